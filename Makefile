@@ -1,0 +1,72 @@
+# Needs Python >= 3.11, git and make; everything else is installed into .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install -q -q --disable-pip-version-check -c constraints.txt
+
+# Bit-exact tests need a fixed number of threads.
+export OMP_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+# Real data sets, when a folder with them lies beside the repository.
+ifndef SAMPA_DATA_DIR
+ifneq ($(wildcard ../shared/data),)
+export SAMPA_DATA_DIR := $(abspath ../shared/data)
+endif
+endif
+
+# Two processes on this machine, with a free port found by torch.
+TORCHRUN := $(BIN)/torchrun --nnodes 1 --nproc-per-node 2 \
+            --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --local-addr 127.0.0.1
+PYTEST   := $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup fmt lint types test test-dist test-slow smoke demo clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## create .venv with the pinned dependencies
+
+# torch comes first and pinned, so that nothing later can choose another build of it.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "sampa needs Python >= 3.11; choose one with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "creating $(VENV) and installing pinned dependencies, a few minutes the first time"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) -e '.[train,nlp,report,dev]'
+	@touch $@
+
+fmt: $(STAMP)  ## format the code and apply the safe lint fixes
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: $(STAMP)  ## check style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(STAMP)  ## check types
+	$(BIN)/pyright
+
+test: lint types  ## lint, types and all tests but the slow ones
+	$(PYTEST) -m "not slow"
+
+test-dist: $(STAMP)  ## only the tests that start processes
+	$(BIN)/python -m pytest -m dist
+
+test-slow: $(STAMP)  ## only the slow tests
+	$(PYTEST) -m slow
+
+smoke: $(STAMP)  ## import the package and list its methods, in seconds
+	$(BIN)/python -m sampa methods
+
+demo: $(STAMP)  ## train on two processes on this machine
+	$(TORCHRUN) examples/two_devices.py
+
+clean:  ## remove .venv, caches and build products
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

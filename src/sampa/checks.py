@@ -1,0 +1,100 @@
+"""What users may get wrong, said with name, rule, value and what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from sampa.probes import Rho
+
+SCHEMA = 1  # of the dictionary under "sampa" in state_dict
+
+
+def require(name: str, value: Any, holds: bool, rule: str) -> None:
+    """Raise a ValueError that gives the name, the rule and the value, unless the rule holds."""
+    if not holds:
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise a ValueError unless the value is one of the choices."""
+    require(name, value, value in choices, f"one of {', '.join(map(repr, choices))}")
+
+
+def radius(rho: Rho, t: int) -> float:
+    value = rho(t) if callable(rho) else rho
+    where = f"rho({t})" if callable(rho) else "rho"
+    require(
+        where, value, isinstance(value, int | float) and 0 <= value < math.inf, "finite and >= 0"
+    )
+    return float(value)
+
+
+def require_base(base: Any) -> None:
+    if not isinstance(base, Optimizer):
+        raise TypeError(
+            f"base must be a torch optimizer, got {type(base).__name__}; build it first: "
+            "sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.05)"
+        )
+    if hasattr(base, "base"):
+        raise TypeError(
+            "base must be a plain torch optimizer, got a sampa optimizer; "
+            "methods are combined by choosing their pieces, not by wrapping twice"
+        )
+    if isinstance(base, torch.optim.LBFGS):
+        raise TypeError(
+            "base must make its step from one given gradient, got LBFGS, which evaluates the loss "
+            "itself; use a first-order optimizer"
+        )
+
+
+def require_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> None:
+    if loss_fn is None or batch is None:
+        missing = "loss_fn and batch" if loss_fn is None else "batch"
+        got = f"loss_fn={loss_fn!r}, batch={batch!r}"
+        hint = "" if scaler is not None else "; with a GradScaler pass scaler= to the constructor"
+        raise RuntimeError(
+            f"step needs {missing}: it computes the gradients itself. Write\n"
+            "    def loss_fn(batch): x, y = batch; return F.cross_entropy(model(x), y)\n"
+            f"    loss = optimizer.step(loss_fn, batch)\n(got {got}{hint})"
+        )
+    if not callable(loss_fn):
+        raise TypeError(f"loss_fn must be callable, got {type(loss_fn).__name__}")
+
+
+def described(value: Any) -> Any:
+    """A hyper-parameter as something that compares across processes and survives saving."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    return repr(value)
+
+
+def checked_schema(state_dict: dict[str, Any]) -> dict[str, Any]:
+    saved = state_dict.get("sampa")
+    if not isinstance(saved, dict):
+        raise ValueError(
+            "state_dict must come from a sampa optimizer (it has no key 'sampa'); to start from a "
+            "plain optimizer's state load that into optimizer.base"
+        )
+    if saved.get("schema") != SCHEMA:
+        raise ValueError(
+            f"state_dict must have schema {SCHEMA}, got {saved.get('schema')!r}; "
+            "load it with the version of sampa that wrote it"
+        )
+    return saved
+
+
+def require_same_settings(saved: dict[str, Any], current: dict[str, Any]) -> None:
+    changed = [k for k in {**saved, **current} if saved.get(k) != current.get(k)]
+    if changed:
+        name = changed[0]
+        raise ValueError(
+            f"{name} must be as saved: {saved.get(name)!r}, got {current.get(name)!r}; build the "
+            "optimizer with the saved value, or pass allow_changes=True to go on with another"
+        )

@@ -1,0 +1,84 @@
+"""The executor's interface, and what its implementations share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sized
+from typing import Any, Protocol
+
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.utils.data import Dataset, DistributedSampler
+
+from sampa.execution.evaluate import Answer, Evaluator
+from sampa.probes import Round
+from sampa.vectors import Weights
+
+
+class Executor(Protocol):
+    """Answers rounds of probes, in one process or on several ranks at once.
+
+    Attributes:
+        model: What `loss_fn` calls. None if the optimizer was built without an executor.
+        mesh: The ranks as a mesh with dimensions ("branch", "data"), or None in one process.
+        branch: The branch of this rank: it answers this probe of a round.
+        data_rank: The place of this rank among those that share a branch.
+    """
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def mesh(self) -> DeviceMesh | None: ...
+
+    @property
+    def branch(self) -> int: ...
+
+    @property
+    def data_rank(self) -> int: ...
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The user's model, without any wrapper."""
+        ...
+
+    def adopt(self, weights: Weights, settings: dict[str, Any]) -> None:
+        """Check that these parameters can be trained here, and that all ranks agree on it."""
+        ...
+
+    def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
+        """One answer per probe, the same on every rank. `first` numbers the probes in the step."""
+        ...
+
+    def agree_on(self, value: int) -> int:
+        """The first rank's value."""
+        ...
+
+    def warn_if_idle(self, widest_round: int) -> None:
+        """Warn if some branch never has a probe of its own."""
+        ...
+
+    def sync_buffers(self) -> None:
+        """Give every rank the same BatchNorm statistics; call it on all ranks."""
+        ...
+
+    def sampler(
+        self, dataset: Dataset[Any], shuffle: bool = True, seed: int = 0
+    ) -> DistributedSampler[Any]:
+        """A sampler that shows every branch the same batches and data ranks disjoint shards."""
+        ...
+
+
+def shard_sampler(
+    dataset: Dataset[Any], shuffle: bool, seed: int, *, shards: int, shard: int
+) -> DistributedSampler[Any]:
+    """The sampler of one shard; call its `set_epoch` to reshuffle."""
+    assert isinstance(dataset, Sized)
+    return DistributedSampler(
+        dataset, num_replicas=shards, rank=shard, shuffle=shuffle, seed=seed, drop_last=False
+    )
+
+
+def launched_world_size() -> int:
+    """How many processes torchrun started, 1 in plain python."""
+    return int(os.environ.get("WORLD_SIZE", "1"))

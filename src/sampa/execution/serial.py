@@ -1,0 +1,64 @@
+"""A round in one process: the same code path with nothing to communicate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torch.utils.data import Dataset, DistributedSampler
+
+from sampa.execution.evaluate import Answer, Evaluator
+from sampa.execution.executor import Executor, launched_world_size, shard_sampler
+from sampa.preview import take_gradients
+from sampa.probes import Round
+from sampa.vectors import Weights
+
+
+class Serial:
+    """Answers a round one probe after the other."""
+
+    mesh = None
+    branch = 0
+    data_rank = 0
+
+    def __init__(self, model: nn.Module | None = None) -> None:
+        self.model = model
+
+    @property
+    def module(self) -> nn.Module | None:
+        return self.model
+
+    def adopt(self, weights: Weights, settings: dict[str, Any]) -> None:
+        pass
+
+    def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
+        answers: list[Answer] = []
+        for number, probe in enumerate(probes, start=first):
+            loss = evaluator.backward(probe, number)
+            answers.append(Answer(take_gradients(evaluator.weights), loss))
+        return answers
+
+    def agree_on(self, value: int) -> int:
+        return value
+
+    def warn_if_idle(self, widest_round: int) -> None:
+        pass
+
+    def sync_buffers(self) -> None:
+        pass
+
+    def sampler(
+        self, dataset: Dataset[Any], shuffle: bool = True, seed: int = 0
+    ) -> DistributedSampler[Any]:
+        return shard_sampler(dataset, shuffle, seed, shards=1, shard=0)
+
+
+def default_executor() -> Executor:
+    world = launched_world_size()
+    if world > 1:
+        raise RuntimeError(
+            f"{world} processes were started but the optimizer has no executor, so that the "
+            "replicas would drift apart; write executor = sampa.distribute(model) and pass "
+            "executor=executor (or executor=sampa.Serial(model) if each process is to train alone)"
+        )
+    return Serial()

@@ -1,0 +1,29 @@
+"""Randomness as a pure function of (seed, position), so that serial, parallel and resumed agree.
+
+Dropout in a probe must not depend on which process runs it or on what ran before. Each probe gets
+its own seed; torch's global generators are put back afterwards, so a data loader's stream does not
+depend on the model's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def derive_seed(*key: int | str) -> int:
+    """A 63-bit seed from a key; the same on every machine and in every process."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@contextmanager
+def seeded(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
+    """Run with torch's generators at `seed`, then put them back where they were."""
+    cuda = sorted({d.index or 0 for d in devices if d.type == "cuda"})
+    with torch.random.fork_rng(devices=cuda):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,46 @@
+"""Which passes count in BatchNorm's running statistics: each batch exactly once.
+
+A frozen pass still normalizes with the statistics of its own batch; it only leaves the running
+buffers (and `num_batches_tracked`) alone. Setting `momentum = 0` instead would still count batches,
+and putting the layer in eval mode would change the function that is differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """The layers of `model` that keep running statistics."""
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+
+
+@contextmanager
+def frozen_statistics(model: nn.Module | None) -> Iterator[None]:
+    """Leave running statistics alone inside the block, and put the layers back on the way out.
+
+    Without a model (an optimizer built without an executor) the layers are found as they run.
+    """
+    frozen: list[_BatchNorm] = []
+
+    def freeze(module: nn.Module, _inputs: Any = None) -> None:
+        if isinstance(module, _BatchNorm) and module.training and module.track_running_stats:
+            module.track_running_stats = False
+            frozen.append(module)
+
+    handle = register_module_forward_pre_hook(freeze) if model is None else None
+    for module in [] if model is None else batch_norms(model):
+        freeze(module)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            handle.remove()
+        for module in frozen:
+            module.track_running_stats = True

@@ -1,0 +1,390 @@
+"""SharpnessAware: a torch optimizer that joins a base optimizer, a method and an executor."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from sampa import scaling, states
+from sampa.checks import (
+    SCHEMA,
+    checked_schema,
+    described,
+    radius,
+    require,
+    require_base,
+    require_call,
+    require_same_settings,
+)
+from sampa.execution.evaluate import Answer, Evaluator, LossFn, Snapshot
+from sampa.execution.executor import Executor
+from sampa.execution.serial import default_executor
+from sampa.noise import derive_seed
+from sampa.preview import clear_gradients, lookahead, set_gradients
+from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
+from sampa.record import Journal, Progress, StepRecord
+from sampa.vectors import Vector, Weights, scale
+
+
+class Options(TypedDict, total=False):
+    """Keywords that every method takes besides its own.
+
+    Attributes:
+        executor: From `sampa.distribute`; None computes everything in this process.
+        max_norm: Clip the gradient handed to the base optimizer to this norm.
+        accumulate: Cut each batch into this many micro-batches; the gradient is the whole batch's.
+        scaler: A torch GradScaler for fp16. Pass it here and do not call its `step` or `update`.
+        perturb_eps: Added to a norm before dividing by it.
+        same_noise: Let both passes over a batch see the same dropout masks.
+        seed: Of dropout and random directions; torch's initial seed if not given.
+        save_batch: Put the held batch into `state_dict`; if not, hand it back with `hold`.
+        max_skips: Raise after this many steps in a row with a gradient that is not finite.
+    """
+
+    executor: Executor | None
+    max_norm: float | None
+    accumulate: int
+    scaler: GradScaler | None
+    perturb_eps: float
+    same_noise: bool
+    seed: int | None
+    save_batch: bool
+    max_skips: int
+
+
+class SharpnessAware(Optimizer):
+    """A base optimizer whose gradient comes from a sharpness-aware method.
+
+    Outside `step` the weights are always x_t. `param_groups` and `state` are the base's own, so a
+    scheduler may be attached to either.
+
+    Example:
+        >>> import sampa
+        >>> model = torch.nn.Linear(2, 1)
+        >>> base = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = sampa.SAM(base, rho=0.05)
+        >>> loss = optimizer.step(lambda x: model(x).square().mean(), torch.ones(4, 2))
+        >>> optimizer.last.rounds
+        2
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        method: Method,
+        *,
+        executor: Executor | None = None,
+        max_norm: float | None = None,
+        accumulate: int = 1,
+        scaler: GradScaler | None = None,
+        perturb_eps: float = 1e-12,
+        same_noise: bool = False,
+        seed: int | None = None,
+        save_batch: bool = True,
+        max_skips: int = 100,
+    ) -> None:
+        require_base(base)
+        require("accumulate", accumulate, accumulate >= 1, ">= 1")
+        require("max_norm", max_norm, max_norm is None or max_norm > 0, "> 0 or None")
+        require("perturb_eps", perturb_eps, 0 <= perturb_eps < math.inf, ">= 0 and finite")
+        require("max_skips", max_skips, max_skips >= 1, ">= 1")
+        self.base = base
+        self.method = method
+        self.executor: Executor = default_executor() if executor is None else executor
+        self.max_norm = max_norm
+        self.accumulate = accumulate
+        self.scaler = scaler
+        self.perturb_eps = perturb_eps
+        self.same_noise = same_noise
+        self.save_batch = save_batch
+        self.max_skips = max_skips
+        self.last: StepRecord | None = None
+        self._method_state: Any = method.initial_state()
+        self._held_batch: Any = None
+        self._setup()
+        for group in self.param_groups:
+            radius(group.get("rho", method.rho), 0)
+        self.executor.adopt(self._weights(), self._settings())
+        seed = torch.initial_seed() if seed is None else seed
+        self._progress = Progress(seed=self.executor.agree_on(seed))
+
+    def _setup(self) -> None:
+        """What torch's constructor does, except making groups and state: those are the base's."""
+        Optimizer.__setstate__(self, {"defaults": self.base.defaults})
+        self._snapshot = Snapshot()
+
+    # ---- the base's groups and state, as the same objects whatever replaces them -------------
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self.base.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.base.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        return self.base.state
+
+    @state.setter
+    def state(self, state: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.base.state = state
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        self.base.add_param_group(param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.base.zero_grad(set_to_none)
+
+    # ---- one step ----------------------------------------------------------------------------
+
+    def step(self, loss_fn: LossFn | None = None, batch: Any = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Make one update.
+
+        Args:
+            loss_fn: From a batch to the scalar loss with its graph; sampa calls backward. It may be
+                called several times, and on several ranks with different batches.
+            batch: The next batch, as the loader yields it.
+
+        Returns:
+            The loss on this batch at the unperturbed weights (where the method evaluates them).
+
+        Raises:
+            RuntimeError: If too many steps in a row had a gradient that is not finite.
+        """
+        require_call(loss_fn, batch, self.scaler)
+        assert loss_fn is not None
+        weights = self._weights()
+        if self.method.holds_batch and self._progress.calls > 0 and self._held_batch is None:
+            raise RuntimeError(
+                "the held batch is missing: it was left out of state_dict (save_batch=False); "
+                "hand it back with optimizer.hold(batch) before the next step"
+            )
+        journal = Journal()
+        try:
+            update = self._run_method(weights, self._evaluator(weights, loss_fn, batch), journal)
+            if update is not None and update.gradient is not None:
+                self._apply(update.gradient, update.state, weights)
+        finally:
+            self._snapshot.invalidate()
+        self._finish(update, batch, journal)
+        return journal.reported_loss()
+
+    def hold(self, batch: Any) -> None:
+        """Hand back the held batch after loading a state that was saved without it."""
+        if not self.method.holds_batch:
+            raise ValueError("this method holds no batch between steps; leave out the call of hold")
+        self._held_batch = batch
+
+    def _run_method(
+        self, weights: Weights, evaluator: Evaluator, journal: Journal
+    ) -> Update | None:
+        """Let the method yield rounds and answer them; None if a gradient is not finite."""
+        rounds = self.method.rounds(self._context(weights), self._method_state)
+        try:
+            probes = next(rounds)
+            while True:
+                answers = self.executor.answer(probes, journal.probes, evaluator)
+                gradients = self._unscaled(answers)
+                journal.note(probes, answers, gradients)
+                if not all(g.is_finite for g in gradients):
+                    rounds.close()
+                    return None
+                probes = rounds.send(gradients)
+        except StopIteration as finished:
+            return finished.value
+
+    def _apply(self, gradient: Vector, state: Any, weights: Weights) -> None:
+        """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
+        gradient = self._clipped(gradient)
+        if states.tensor_ids(state) & {id(t) for t in gradient if t is not None}:
+            gradient = gradient.clone()  # a base optimizer may write into its gradients
+        set_gradients(weights, gradient)
+        self.base.step()
+
+    def _finish(self, update: Update | None, batch: Any, journal: Journal) -> None:
+        """Advance the counters and the state; nothing before this point changed them."""
+        skipped = update is None
+        updated = update is not None and update.gradient is not None
+        p = self._progress
+        if self.scaler is not None:
+            scaling.report(self.scaler, overflow=skipped, device=self._weights()[0].device)
+        self._method_state = (
+            self.method.after_skip(self._method_state) if update is None else update.state
+        )
+        sharpness = journal.sharpness(p.held_loss)
+        held_loss = journal.clean_losses.get(INCOMING, math.nan)
+        self._held_batch = batch if self.method.holds_batch else None
+        self._progress = dataclasses.replace(
+            p,
+            calls=p.calls + 1,
+            updates=p.updates + updated,
+            skips=p.skips + skipped,
+            skips_in_a_row=p.skips_in_a_row + 1 if skipped else 0,
+            held_loss=held_loss if self.method.holds_batch else math.nan,
+        )
+        self.last = journal.record(self._progress, sharpness, updated=updated, skipped=skipped)
+        if skipped:
+            clear_gradients(self._weights())
+            self._refuse_endless_skipping()
+        if updated and p.updates == 0:
+            self.executor.warn_if_idle(journal.widest_round)
+
+    def _refuse_endless_skipping(self) -> None:
+        if self._progress.skips_in_a_row >= self.max_skips:
+            assert self.last is not None
+            raise RuntimeError(
+                f"{self._progress.skips_in_a_row} steps in a row had a gradient that is not finite "
+                f"(losses {self.last.losses}, norms {self.last.norms} at update "
+                f"{self._progress.updates}); the weights are unchanged since the first of them: "
+                "look at the loss and the data, lower the learning rate, or raise max_skips"
+            )
+
+    # ---- what a step is made of --------------------------------------------------------------
+
+    def _weights(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def _context(self, weights: Weights) -> Context:
+        t = self._progress.updates
+        rho: list[float] = []
+        for group in self.param_groups:
+            rho += [radius(group.get("rho", self.method.rho), t)] * len(group["params"])
+        return Context(
+            t=t,
+            x=weights,
+            rho=rho,
+            eps=self.perturb_eps,
+            lookahead=self._lookahead,
+            generator=self._generator,
+        )
+
+    def _lookahead(self, g: Vector) -> Move:
+        """Peek, with g clipped as the gradient of a real step is."""
+        return lookahead(self.base, self._clipped(g))
+
+    def _generator(self) -> torch.Generator:
+        p = self._progress
+        return torch.Generator().manual_seed(derive_seed(p.seed, "direction", p.calls))
+
+    def _evaluator(self, weights: Weights, loss_fn: LossFn, batch: Any) -> Evaluator:
+        return Evaluator(
+            loss_fn=loss_fn,
+            batches={INCOMING: batch, HELD: self._held_batch},
+            weights=weights,
+            model=self.executor.module,
+            seed_of=self._seed_of,
+            snapshot=self._snapshot,
+            accumulate=self.accumulate,
+            scaler=self.scaler,
+            devices=frozenset(p.device for p in weights),
+        )
+
+    def _seed_of(self, probe: Probe, number: int) -> int:
+        """Dropout's seed: the probe's, or its batch's if both passes are to see the same noise."""
+        p, shard = self._progress, self.executor.data_rank
+        if self.same_noise:
+            batch_number = p.calls - (probe.batch is HELD)
+            return derive_seed(p.seed, "batch", batch_number, shard)
+        return derive_seed(p.seed, "probe", p.calls, number, shard)
+
+    def _unscaled(self, answers: Sequence[Answer]) -> list[Vector]:
+        factor = scaling.factor(self.scaler)
+        return [a.gradient if factor == 1.0 else scale(a.gradient, 1 / factor) for a in answers]
+
+    def _clipped(self, g: Vector) -> Vector:
+        if self.max_norm is None or g.norm <= self.max_norm:
+            return g
+        return scale(g, self.max_norm / g.norm)
+
+    # ---- saving, loading, copying ------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        """What must not change between saving and loading, or between ranks."""
+        options = {"max_norm": self.max_norm, "accumulate": self.accumulate}
+        fields = {
+            f.name: described(getattr(self.method, f.name))
+            for f in dataclasses.fields(self.method)  # pyright: ignore[reportArgumentType]
+        }
+        return {
+            "method": type(self.method).__name__,
+            "base": type(self.base).__name__,
+            "perturb_eps": self.perturb_eps,
+            "same_noise": self.same_noise,
+            **options,
+            **fields,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state dictionary, with everything of the method under the key "sampa".
+
+        With several data ranks each rank holds its own shard of the batch: save it on every rank,
+        or leave it out (`save_batch=False`) and hand it back.
+        """
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        state = self.base.state_dict()
+        state["sampa"] = {
+            "schema": SCHEMA,
+            "settings": self._settings(),
+            "progress": dataclasses.asdict(self._progress),
+            "method_state": states.pack(self._method_state),
+            "held_batch": self._held_batch if self.save_batch else None,
+            "scaler": None if self.scaler is None else self.scaler.state_dict(),
+        }
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            state = hook(self, state) or state
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
+        """Go on exactly where the saved run was.
+
+        Args:
+            state_dict: From `state_dict` of the same method, on any number of branches.
+            allow_changes: Accept that hyper-parameters differ from the saved ones.
+
+        Raises:
+            ValueError: If the state does not belong here. Nothing was changed then.
+        """
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = hook(self, state_dict) or state_dict
+        saved = checked_schema(state_dict)
+        if not allow_changes:
+            require_same_settings(saved["settings"], self._settings())
+        method_state = states.unpack(
+            self.method.initial_state(), saved["method_state"], self._weights()
+        )
+        self.base.load_state_dict({k: v for k, v in state_dict.items() if k != "sampa"})
+        self._method_state = method_state
+        self._progress = Progress(**saved["progress"])
+        self._held_batch = saved["held_batch"]
+        self.last = None
+        if self.scaler is not None and saved["scaler"] is not None:
+            self.scaler.load_state_dict(saved["scaler"])
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hooks and a scheduler's patched `step` stay behind, as with torch's own optimizers.
+        return {k: v for k, v in self.__dict__.items() if k in _COPIED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._setup()
+
+    def __repr__(self) -> str:
+        return f"SharpnessAware({self.method}, base={self.base})"
+
+
+_COPIED = {
+    *("base", "method", "executor", "max_norm", "accumulate", "scaler", "perturb_eps"),
+    *("same_noise", "save_batch", "max_skips", "last", "_method_state", "_held_batch", "_progress"),
+}

@@ -1,0 +1,85 @@
+"""Peek: where the base optimizer would step with a gradient, without stepping.
+
+y_{t+1} = ModelUpdate_{m_t}(x_t, g)   (Algorithm 2), with m_t (momentum, Adam's moments, step
+counter) left untouched bit for bit. It works for any torch optimizer: `step` runs on a copy of its
+state, and the copy is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from sampa.probes import Move
+from sampa.vectors import Vector, Weights
+
+
+def lookahead(base: Optimizer, g: Vector) -> Move:
+    """The move from x_t to y_{t+1} = Peek(x_t, g)."""
+
+    def move(weights: Weights) -> None:
+        # A step may write into its gradients (foreach SGD with Nesterov does): hand it a copy.
+        set_gradients(weights, g.clone())
+        with borrowed_state(base):
+            _unhooked_step(base)
+        clear_gradients(weights)
+
+    return move
+
+
+@contextmanager
+def borrowed_state(base: Optimizer) -> Iterator[None]:
+    """Let `base` work on a copy of its state and options, then give it back the original."""
+    state, groups = base.state, base.param_groups
+    options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+    base.state = defaultdict(dict, {p: _copied(values) for p, values in state.items()})
+    try:
+        yield
+    finally:
+        base.state = state
+        for group, saved in zip(groups, options, strict=True):
+            for key in group.keys() - saved.keys() - {"params"}:
+                del group[key]
+            group.update(saved)
+
+
+def set_gradients(weights: Weights, g: Vector) -> None:
+    """Put g where torch optimizers look for gradients."""
+    for p, gradient in zip(weights, g, strict=True):
+        p.grad = gradient
+
+
+def clear_gradients(weights: Weights) -> None:
+    for p in weights:
+        p.grad = None
+
+
+def take_gradients(weights: Weights) -> Vector:
+    """The gradients that a backward pass left, taken away from the parameters."""
+    g = Vector([p.grad for p in weights])
+    clear_gradients(weights)
+    return g
+
+
+def _unhooked_step(base: Optimizer) -> None:
+    """`base.step()` without step hooks and schedulers' counters: a lookahead is not a step."""
+    step: Any = type(base).step
+    # torch wraps `step` once per class (Optimizer.profile_hook_step) and marks it `hooked`.
+    (step.__wrapped__ if getattr(step, "hooked", False) else step)(base)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, nn.Parameter):  # some optimizers keep a reference to a weight: not state
+        return value
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {k: _copied(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(v) for v in value)
+    return value

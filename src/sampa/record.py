@@ -1,0 +1,115 @@
+"""What a step tells about itself, and where a run is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from sampa.execution.evaluate import Answer
+from sampa.probes import HELD, INCOMING, Batch, Probe
+from sampa.vectors import Vector, cosine
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is: counters that `state_dict` carries, all that its randomness depends on."""
+
+    seed: int
+    calls: int = 0  # batches seen
+    updates: int = 0  # t
+    skips: int = 0
+    skips_in_a_row: int = 0
+    held_loss: float = math.nan  # the clean loss on the held batch, for the sharpness gap
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """The last step, in a few numbers; the same on every rank.
+
+    Attributes:
+        step: Updates made so far, this one included.
+        losses: The loss of each probe, in the order of the probes.
+        norms: The norm of each probe's gradient.
+        cosine: Cosine between the first and the last probe's gradients; None with fewer than two.
+        sharpness: f(x̃; B) − f at the clean point of the same batch B; None if not both were seen.
+        rounds: Sequential gradients (the paper's temporal cost).
+        probes: Gradients in total.
+        updated: Whether the weights changed.
+        skipped: Whether the step was dropped because a gradient was not finite.
+        skips: Steps dropped so far.
+    """
+
+    step: int
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    cosine: float | None
+    sharpness: float | None
+    rounds: int
+    probes: int
+    updated: bool
+    skipped: bool
+    skips: int
+
+
+class Journal:
+    """Notes taken while a step runs, for its record."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.widest_round = 0
+        self.clean_losses: dict[Batch, float] = {}
+        self._perturbed_losses: dict[Batch, float] = {}
+        self._losses: list[Tensor] = []
+        self._norms: list[float] = []
+        self._gradients: list[Vector] = []
+        self._reported: Tensor | None = None
+
+    @property
+    def probes(self) -> int:
+        return len(self._losses)
+
+    def note(
+        self, probes: Sequence[Probe], answers: Sequence[Answer], gradients: Sequence[Vector]
+    ) -> None:
+        self.rounds += 1
+        self.widest_round = max(self.widest_round, len(probes))
+        for probe, answer, gradient in zip(probes, answers, gradients, strict=True):
+            kind = self._perturbed_losses if probe.perturbed else self.clean_losses
+            kind.setdefault(probe.batch, answer.loss.item())
+            if probe.batch is INCOMING and (self._reported is None or not probe.perturbed):
+                self._reported = answer.loss
+            self._losses.append(answer.loss)
+            self._norms.append(gradient.norm)
+            self._gradients = [*self._gradients[:1], gradient]
+
+    def reported_loss(self) -> Tensor:
+        """The loss on the incoming batch, at a clean point if there was one."""
+        assert self._reported is not None
+        return self._reported
+
+    def sharpness(self, held_loss: float) -> float | None:
+        """The gap on the batch that was seen perturbed."""
+        for batch, perturbed in self._perturbed_losses.items():
+            clean = held_loss if batch is HELD else self.clean_losses.get(batch, math.nan)
+            if not math.isnan(clean):
+                return perturbed - clean
+        return None
+
+    def record(
+        self, progress: Progress, sharpness: float | None, *, updated: bool, skipped: bool
+    ) -> StepRecord:
+        return StepRecord(
+            step=progress.updates,
+            losses=tuple(loss.item() for loss in self._losses),
+            norms=tuple(self._norms),
+            cosine=cosine(*self._gradients) if len(self._gradients) == 2 else None,
+            sharpness=sharpness,
+            rounds=self.rounds,
+            probes=self.probes,
+            updated=updated,
+            skipped=skipped,
+            skips=progress.skips,
+        )

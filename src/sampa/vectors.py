@@ -1,0 +1,130 @@
+"""Arithmetic on vectors shaped like the parameters; the only multi-tensor code.
+
+A vector holds one tensor per parameter, in the order of the optimizer's groups. An entry is None
+where a parameter has no gradient: "no gradient" is not "a gradient of zero", since a base optimizer
+leaves such a parameter alone (no weight decay, no momentum).
+
+Vectors are values: nothing here changes one after it was made, so that its norm is computed once.
+Only the live weights are changed in place, through `add_` and `copy_`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+Weights = Sequence[Tensor]  # the live parameters, which moves change in place
+
+
+class Vector:
+    """One tensor (or None) per parameter, with its global L2 norm."""
+
+    __slots__ = ("_norm", "tensors")
+
+    def __init__(self, tensors: Sequence[Tensor | None]) -> None:
+        self.tensors: tuple[Tensor | None, ...] = tuple(tensors)
+        self._norm: float | None = None
+
+    def __iter__(self) -> Iterator[Tensor | None]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    @property
+    def norm(self) -> float:
+        """‖v‖ over all tensors together, in float32 at least."""
+        if self._norm is None:
+            self._norm = global_norm([t for t in self.tensors if t is not None])
+        return self._norm
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.norm)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Vector:
+        """The vector of `function` of every entry that is there."""
+        return Vector([None if t is None else function(t) for t in self.tensors])
+
+    def clone(self) -> Vector:
+        return self.map(torch.clone)
+
+
+def global_norm(tensors: Sequence[Tensor]) -> float:
+    """One norm over several tensors; half precision is summed in float32."""
+    if not tensors:
+        return 0.0
+    dtype = torch.float32 if any(t.dtype in LOW_PRECISION for t in tensors) else None
+    norms = torch._foreach_norm(list(tensors), 2, dtype=dtype)
+    device = norms[0].device
+    stacked = torch.stack([n.to(device, torch.float64) for n in norms])
+    return torch.linalg.vector_norm(stacked).item()
+
+
+def dot(a: Vector, b: Vector) -> float:
+    """⟨a, b⟩; an absent entry counts as zero."""
+    terms = [
+        torch.dot(s.flatten(), t.flatten()).to("cpu", torch.float64)
+        for s, t in zip(a, b, strict=True)
+        if s is not None and t is not None
+    ]
+    return torch.stack(terms).sum().item() if terms else 0.0
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    """⟨a, b⟩ / (‖a‖ ‖b‖), or NaN where one of them is zero."""
+    product = a.norm * b.norm
+    return dot(a, b) / product if product > 0 else math.nan
+
+
+def scale(v: Vector, factor: float) -> Vector:
+    """factor · v."""
+    present = [t for t in v if t is not None]
+    return _fill(v, torch._foreach_mul(present, factor) if present else [])
+
+
+def add(a: Vector, b: Vector, alpha: float = 1.0) -> Vector:
+    """a + α b; an absent entry counts as zero, and two absent ones stay absent."""
+    both = [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
+    sums: Iterator[Tensor] = iter(
+        torch._foreach_add([s for s, _ in both], [t for _, t in both], alpha=alpha) if both else ()
+    )
+    entries: list[Tensor | None] = []
+    for s, t in zip(a, b, strict=True):
+        if s is not None and t is not None:
+            entries.append(next(sums))
+        else:
+            entries.append(s if t is None else t * alpha)
+    return Vector(entries)
+
+
+def mix(a: Vector, b: Vector, lam: float) -> Vector:
+    """(1 − λ) a + λ b."""
+    return add(scale(a, 1 - lam), b, alpha=lam)
+
+
+def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
+    """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
+    present = [(w, t, c) for w, t, c in zip(weights, v, alphas, strict=True) if t is not None]
+    by_factor: dict[float, list[tuple[Tensor, Tensor]]] = {}
+    for w, t, c in present:
+        by_factor.setdefault(c, []).append((w, t))
+    for factor, pairs in by_factor.items():
+        torch._foreach_add_([w for w, _ in pairs], [t for _, t in pairs], alpha=factor)
+
+
+def copy_(targets: Weights, sources: Weights) -> None:
+    """targets ← sources in place, bit for bit."""
+    if targets:
+        torch._foreach_copy_(list(targets), list(sources))
+
+
+def _fill(pattern: Vector, values: Sequence[Tensor]) -> Vector:
+    """`values` where `pattern` has entries, None elsewhere."""
+    remaining = iter(values)
+    return Vector([None if t is None else next(remaining) for t in pattern])

@@ -1,0 +1,108 @@
+"""Small problems with known answers, shared by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import sampa
+
+Batch = tuple[Tensor, Tensor]
+MakeOptimizer = Callable[[torch.optim.Optimizer], sampa.SharpnessAware]
+
+
+class Quadratic(nn.Module):
+    """The four-weight problem of the golden values: ½ Σ a (x − c)², averaged over two samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Module(), nn.Module()
+        self.fc.weight = nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+        self.fc.bias = nn.Parameter(torch.tensor([0.5], dtype=torch.float64))
+        self.norm.weight = nn.Parameter(torch.tensor([1.5], dtype=torch.float64))
+
+    def forward(self, batch: Batch) -> Tensor:
+        a, c = batch
+        x = torch.cat(list(self.parameters()))
+        return (0.5 * a * (x - c).square()).sum(dim=1).mean()
+
+
+def _batch(a: list[list[float]], c: list[list[float]]) -> Batch:
+    return torch.tensor(a, dtype=torch.float64), torch.tensor(c, dtype=torch.float64)
+
+
+QUADRATIC_BATCHES: list[Batch] = [
+    _batch([[1, 2, 3, 4], [3, 2, 1, 2]], [[0, 0, 0, 0], [1, -1, 0, 2]]),
+    _batch([[2, 1, 1, 3], [2, 3, 1, 1]], [[0, 1, -1, 0], [1, 0, 1, 0]]),
+    _batch([[1, 1, 2, 2], [1, 3, 2, 4]], [[0, 0, 1, 1], [0, 1, 0, 0]]),
+    _batch([[2, 2, 2, 2], [4, 2, 2, 2]], [[0, 0, 0, 0], [1, 0, 0, 1]]),
+]
+
+
+class SmallNet(nn.Module):
+    """A convolution, BatchNorm and dropout: everything that serial and parallel must agree on."""
+
+    def __init__(self, batch_norm: bool = True, dropout: float = 0.3) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 6, 3, padding=1)
+        self.bn = nn.BatchNorm2d(6) if batch_norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(6 * 8 * 8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.dropout(F.relu(self.bn(self.conv(x)))).flatten(1))
+
+
+def image_batches(count: int, size: int = 16, seed: int = 0) -> Iterator[Batch]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        yield (
+            torch.randn(size, 1, 8, 8, generator=generator),
+            torch.randint(10, (size,), generator=generator),
+        )
+
+
+def small_net(seed: int = 0, **options: Any) -> SmallNet:
+    torch.manual_seed(seed)
+    return SmallNet(**options)
+
+
+def weights_of(model: nn.Module) -> list[Tensor]:
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two nests of tensors and numbers are equal at zero tolerance."""
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_bits(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same_bits, a, b))
+    return a == b or (a != a and b != b)
+
+
+BASES: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "sgd-momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "sgd-nesterov": lambda p: torch.optim.SGD(
+        p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01
+    ),
+    "sgd-nesterov-foreach": lambda p: torch.optim.SGD(
+        p, lr=0.1, momentum=0.9, nesterov=True, foreach=True
+    ),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.05, weight_decay=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.05, weight_decay=0.01),
+    "adamw-amsgrad": lambda p: torch.optim.AdamW(p, lr=0.05, amsgrad=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5, centered=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, lr_decay=0.01),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=0.01),
+}
