@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -106,3 +107,69 @@ BASES: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, lr_decay=0.01),
     "nadam": lambda p: torch.optim.NAdam(p, lr=0.01),
 }
+
+METHODS: dict[str, Callable[..., sampa.SharpnessAware]] = {
+    "base": sampa.Base,
+    "sam": sampa.SAM,
+    "sam-db": sampa.SAMdb,
+    "sam-db-previous": partial(sampa.SAMdb, perturb_on="previous"),
+    "sampa-0": partial(sampa.SAMPa, lam=0.0),
+    "sampa-0.2": partial(sampa.SAMPa, lam=0.2),
+    "sampa-script": partial(sampa.SAMPa, bootstrap="script", bn_pass="perturbed"),
+    "optgd": sampa.OptGD,
+    "randsam": sampa.RandSAM,
+    "optsam": sampa.OptSAM,
+}
+
+
+def sgd(model: nn.Module, **options: Any) -> torch.optim.SGD:
+    """The base optimizer of the golden values."""
+    return torch.optim.SGD(
+        model.parameters(), **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, **options}
+    )
+
+
+def cross_entropy_of(model: nn.Module) -> Callable[[Batch], Tensor]:
+    """A loss_fn for `step`."""
+
+    def loss_fn(batch: Batch) -> Tensor:
+        x, y = batch
+        return F.cross_entropy(model(x), y)
+
+    return loss_fn
+
+
+def trajectory(
+    optimizer: sampa.SharpnessAware,
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_fn: Callable[[Batch], Tensor] | None = None,
+) -> list[Tensor]:
+    """The weights after every update, as flat vectors; calls that change nothing are left out."""
+    visited: list[Tensor] = []
+    for batch in batches:
+        optimizer.step(loss_fn or model, batch)
+        assert optimizer.last is not None
+        if optimizer.last.updated:
+            visited.append(flat(model))
+    return visited
+
+
+def tiny_mlp(seed: int = 0, dtype: torch.dtype = torch.float64) -> nn.Sequential:
+    """Four tensors, smooth, fast: for step-by-step comparisons."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
+
+
+def vector_batches(
+    count: int, size: int = 6, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> list[Batch]:
+    """Batches for `tiny_mlp`."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (
+            torch.randn(size, 4, generator=generator, dtype=dtype),
+            torch.randint(3, (size,), generator=generator),
+        )
+        for _ in range(count)
+    ]
