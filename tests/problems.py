@@ -173,3 +173,16 @@ def vector_batches(
         )
         for _ in range(count)
     ]
+
+
+def watched(
+    model: nn.Module, loss_fn: Callable[[Any], Tensor]
+) -> tuple[Callable[[Any], Tensor], list[Tensor]]:
+    """The same loss_fn, and the list of weights at which it gets called."""
+    points: list[Tensor] = []
+
+    def watching(batch: Any) -> Tensor:
+        points.append(flat(model))
+        return loss_fn(batch)
+
+    return watching, points
