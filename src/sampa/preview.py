@@ -7,11 +7,12 @@ state, and the copy is dropped.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch.optim.optimizer as torch_optimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -38,6 +39,8 @@ def borrowed_state(base: Optimizer) -> Iterator[None]:
     state, groups = base.state, base.param_groups
     options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
     base.state = defaultdict(dict, {p: _copied(values) for p, values in state.items()})
+    for group, saved in zip(groups, options, strict=True):
+        group.update(_copied(saved))
     try:
         yield
     finally:
@@ -68,9 +71,20 @@ def take_gradients(weights: Weights) -> Vector:
 
 def _unhooked_step(base: Optimizer) -> None:
     """`base.step()` without step hooks and schedulers' counters: a lookahead is not a step."""
-    step: Any = type(base).step
-    # torch wraps `step` once per class (Optimizer.profile_hook_step) and marks it `hooked`.
-    (step.__wrapped__ if getattr(step, "hooked", False) else step)(base)
+    hooks = [
+        (base, "_optimizer_step_pre_hooks"),
+        (base, "_optimizer_step_post_hooks"),
+        (torch_optimizer, "_global_optimizer_pre_hooks"),
+        (torch_optimizer, "_global_optimizer_post_hooks"),
+    ]
+    saved = [getattr(owner, name) for owner, name in hooks]
+    for owner, name in hooks:
+        setattr(owner, name, OrderedDict())
+    try:
+        type(base).step(base)  # a scheduler patches the instance
+    finally:
+        for (owner, name), value in zip(hooks, saved, strict=True):
+            setattr(owner, name, value)
 
 
 def _copied(value: Any) -> Any:
