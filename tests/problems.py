@@ -186,3 +186,8 @@ def watched(
         return loss_fn(batch)
 
     return watching, points
+
+
+def held_gradient(optimizer: sampa.SharpnessAware) -> Tensor:
+    """g_t as SAMPa, OptGD and OptSAM keep it between steps: nothing public shows it."""
+    return torch.cat([t.flatten() for t in optimizer._method_state.g if t is not None])

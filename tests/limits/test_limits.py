@@ -15,6 +15,7 @@ from tests.problems import (
     Batch,
     cross_entropy_of,
     flat,
+    held_gradient,
     sgd,
     tiny_mlp,
     trajectory,
@@ -200,7 +201,7 @@ def test_distance_between_x_and_y_is_the_step_on_the_change_of_gradient(lam: flo
     optimizer = sampa.SAMPa(base, rho=0.3, lam=lam)
     optimizer.step(loss_fn, BATCHES[0])
     for batch in BATCHES[1:]:
-        g = torch.cat([t.flatten() for t in optimizer.state_dict()["sampa"]["method_state"]["g"]])
+        g = held_gradient(optimizer)
         optimizer.step(loss_fn, batch)
         G = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         # Two steps of three roundings each, on weights of size 1: a few units of 1e-16.

@@ -1,0 +1,149 @@
+"""Arithmetic on parameter-shaped vectors: absent entries, norms, in-place moves."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from sampa.vectors import Vector, add, add_, copy_, cosine, dot, global_norm, mix, scale
+
+
+def tensor(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.tensor(values, dtype=dtype)
+
+
+A = Vector([tensor(3.0, 0.0), None, tensor(4.0)])
+B = Vector([tensor(1.0, 2.0), tensor(5.0), None])
+
+
+def entries(v: Vector) -> list[list[float] | None]:
+    return [None if t is None else t.tolist() for t in v]
+
+
+def test_norm_is_one_number_over_all_tensors() -> None:
+    assert A.norm == 5.0
+
+
+def test_norm_of_nothing_is_zero() -> None:
+    assert Vector([None, None]).norm == 0.0
+
+
+def test_norm_of_bfloat16_is_summed_in_float32() -> None:
+    """In bfloat16 a running sum of ones stops at 256."""
+    assert Vector([torch.ones(10_000, dtype=torch.bfloat16)]).norm == 100.0
+
+
+def test_norm_of_float16_does_not_overflow() -> None:
+    """60000² is beyond float16's largest number, 65504."""
+    v = Vector([tensor(60_000.0, dtype=torch.float16)])
+    assert v.norm == 60_000.0
+
+
+def test_global_norm_accepts_scalars_and_empty_tensors() -> None:
+    assert global_norm([torch.tensor(3.0), torch.empty(0), torch.tensor(4.0)]) == 5.0
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_vector_with_one_bad_entry_is_not_finite(bad: float) -> None:
+    assert not Vector([tensor(1.0), tensor(1.0, bad)]).is_finite
+
+
+def test_vector_of_finite_entries_is_finite() -> None:
+    assert A.is_finite
+
+
+def test_clone_shares_no_memory() -> None:
+    v = Vector([tensor(1.0)])
+    copy = v.clone()
+    assert copy.tensors[0] is not None
+    copy.tensors[0].fill_(7.0)
+    assert entries(v) == [[1.0]]
+
+
+def test_scale_keeps_absent_entries_absent() -> None:
+    assert entries(scale(A, 2.0)) == [[6.0, 0.0], None, [8.0]]
+
+
+def test_scale_of_nothing_is_nothing() -> None:
+    assert entries(scale(Vector([None]), 2.0)) == [None]
+
+
+def test_add_counts_an_absent_entry_as_zero() -> None:
+    assert entries(add(A, B, alpha=2.0)) == [[5.0, 4.0], [10.0], [4.0]]
+
+
+def test_add_of_two_absent_entries_stays_absent() -> None:
+    assert entries(add(Vector([None]), Vector([None]))) == [None]
+
+
+def test_add_leaves_its_arguments_unchanged() -> None:
+    add(A, B)
+    assert (entries(A), entries(B)) == ([[3.0, 0.0], None, [4.0]], [[1.0, 2.0], [5.0], None])
+
+
+def test_mix_is_the_convex_combination() -> None:
+    mixed = mix(Vector([tensor(4.0, 8.0)]), Vector([tensor(0.0, 16.0)]), 0.25)
+    assert entries(mixed) == [[3.0, 10.0]]
+
+
+@pytest.mark.parametrize(("lam", "end"), [(0.0, 0), (1.0, 1)])
+def test_mix_at_its_ends_is_one_of_the_two_bitwise(lam: float, end: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    pair = [torch.randn(1000, generator=generator, dtype=torch.float64) for _ in range(2)]
+    (mixed,) = mix(Vector([pair[0]]), Vector([pair[1]]), lam)
+    assert mixed is not None
+    assert torch.equal(mixed, pair[end])
+
+
+def test_dot_counts_an_absent_entry_as_zero() -> None:
+    assert dot(A, B) == 3.0
+
+
+def test_dot_of_disjoint_vectors_is_zero() -> None:
+    assert dot(Vector([tensor(1.0), None]), Vector([None, tensor(1.0)])) == 0.0
+
+
+def test_cosine_of_opposite_vectors_is_minus_one() -> None:
+    assert cosine(A, scale(A, -3.0)) == -1.0
+
+
+def test_cosine_with_a_zero_vector_is_not_a_number() -> None:
+    assert math.isnan(cosine(A, scale(A, 0.0)))
+
+
+def test_add_in_place_uses_one_factor_per_tensor() -> None:
+    weights = [tensor(1.0, 1.0), tensor(1.0), tensor(1.0)]
+    add_(weights, A, [1.0, 10.0, 0.5])
+    assert [w.tolist() for w in weights] == [[4.0, 1.0], [1.0], [3.0]]
+
+
+def test_add_in_place_of_nothing_changes_nothing() -> None:
+    weights = [tensor(1.0)]
+    add_(weights, Vector([None]), [1.0])
+    assert weights[0].tolist() == [1.0]
+
+
+def test_add_in_place_keeps_the_weights_memory() -> None:
+    weight = tensor(1.0)
+    address = weight.data_ptr()
+    add_([weight], Vector([tensor(1.0)]), [1.0])
+    assert weight.data_ptr() == address
+
+
+def test_copy_in_place_keeps_the_targets_memory_and_takes_the_bits() -> None:
+    target, source = tensor(0.0), tensor(0.1)
+    address = target.data_ptr()
+    copy_([target], [source])
+    assert (target.data_ptr(), target.item()) == (address, 0.1)
+
+
+def test_copy_of_nothing_is_allowed() -> None:
+    copy_([], [])
+
+
+def test_vectors_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        add(A, Vector([tensor(1.0)]))
