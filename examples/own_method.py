@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 import sampa
 from sampa import HELD, INCOMING, Context, Probe, Update, Vector
-from sampa.geometry import ascent
+from sampa.geometry import Sphere
 from sampa.methods.base import MethodDefaults
 from sampa.methods.sampa import SAMPaMethod
 from sampa.probes import Rho, Rounds
@@ -49,7 +49,7 @@ class AveragedSAMPa(MethodDefaults):
             (g_0,) = yield (Probe(),)  # at x_0; an Update without a gradient makes no step
             return Update(None, Averages(g_0, g_0))
         g_tilde, g_next = yield (
-            Probe(ascent(context, state.d), HELD, perturbed=True),  # x̃_t on B_t
+            Probe(Sphere()(context, state.d), HELD, perturbed=True),  # x̃_t on B_t
             Probe(context.lookahead(state.g), INCOMING),  # y_{t+1} on B_{t+1}
         )
         d = mix(g_next, state.d, self.beta)  # d_{t+1} = (1−β) g_{t+1} + β d_t

@@ -1,40 +1,111 @@
 """Sharpness-aware training in PyTorch: SAM's generalization at about SGD's wall-clock."""
 
-from sampa.catalog import METHODS, SAM, Base, OptGD, OptSAM, RandSAM, SAMdb, SAMPa
+from sampa.batches import MicroBatches
+from sampa.catalog import (
+    AESAM,
+    ASAM,
+    ESAM,
+    GSAM,
+    MESA,
+    METHODS,
+    RST,
+    SAF,
+    SAM,
+    SAMON,
+    WSAM,
+    AsyncSAM,
+    Base,
+    BiSAM,
+    FisherSAM,
+    FriendlySAM,
+    GradNormPenalty,
+    LookSAM,
+    MicroBatchSAM,
+    MomentumSAM,
+    MultiStepSAM,
+    OnNorms,
+    OptGD,
+    OptSAM,
+    RandSAM,
+    SAMdb,
+    SAMPa,
+    SparseSAM,
+    VaSSO,
+)
+from sampa.directions import Average, Fresh, Residual
 from sampa.execution.executor import Executor
 from sampa.execution.parallel import Parallel, distribute
 from sampa.execution.serial import Serial
+from sampa.geometry import Adaptive, FisherBall, Masked, Only, Sphere
+from sampa.layers import ParameterInfo
+from sampa.losses import Loss, ZeroOneBound
+from sampa.methods.base import MethodDefaults
 from sampa.optimizer import Options, SharpnessAware
-from sampa.probes import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Update
+from sampa.probes import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Rounds, Update
 from sampa.record import StepRecord
 from sampa.vectors import Vector
 
+__version__ = "0.1.0"
+
 __all__ = [
+    "AESAM",
+    "ASAM",
+    "ESAM",
+    "GSAM",
     "HELD",
     "INCOMING",
+    "MESA",
     "METHODS",
+    "RST",
+    "SAF",
     "SAM",
+    "SAMON",
+    "WSAM",
+    "Adaptive",
+    "AsyncSAM",
+    "Average",
     "Base",
     "Batch",
+    "BiSAM",
     "Context",
     "Executor",
+    "FisherBall",
+    "FisherSAM",
+    "Fresh",
+    "FriendlySAM",
+    "GradNormPenalty",
+    "LookSAM",
+    "Loss",
+    "Masked",
     "Method",
+    "MethodDefaults",
+    "MicroBatchSAM",
+    "MicroBatches",
+    "MomentumSAM",
     "Move",
+    "MultiStepSAM",
+    "OnNorms",
+    "Only",
     "OptGD",
     "OptSAM",
     "Options",
     "Parallel",
+    "ParameterInfo",
     "Probe",
     "RandSAM",
+    "Residual",
     "Round",
+    "Rounds",
     "SAMPa",
     "SAMdb",
     "Serial",
     "SharpnessAware",
+    "SparseSAM",
+    "Sphere",
     "StepRecord",
     "Update",
+    "VaSSO",
     "Vector",
+    "ZeroOneBound",
     "distribute",
 ]
-
-__version__ = "0.1.0"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from sampa.probes import Rho
+Rho = float | Callable[[int], float]
+"""A perturbation radius: a number, or a function of the number of updates."""
 
 SCHEMA = 1  # of the dictionary under "sampa" in state_dict
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 
@@ -23,24 +24,40 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 
 @contextmanager
 def frozen_statistics(model: nn.Module | None) -> Iterator[None]:
-    """Leave running statistics alone inside the block, and put the layers back on the way out.
+    """Leave running statistics alone inside the block, and put the layers back on the way out."""
+    with _overridden(model, (_BatchNorm,), "track_running_stats", False):
+        yield
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module | None) -> Iterator[None]:
+    """Let BatchNorm use its running statistics and dropout do nothing inside the block."""
+    with _overridden(model, (_BatchNorm, _DropoutNd), "training", False):
+        yield
+
+
+@contextmanager
+def _overridden(
+    model: nn.Module | None, kinds: tuple[type, ...], attribute: str, value: Any
+) -> Iterator[None]:
+    """Set an attribute of the layers in training, and put it back whatever happens.
 
     Without a model (an optimizer built without an executor) the layers are found as they run.
     """
-    frozen: list[_BatchNorm] = []
+    changed: list[tuple[nn.Module, Any]] = []
 
-    def freeze(module: nn.Module, _inputs: Any = None) -> None:
-        if isinstance(module, _BatchNorm) and module.training and module.track_running_stats:
-            module.track_running_stats = False
-            frozen.append(module)
+    def override(module: nn.Module, _inputs: Any = None) -> None:
+        if isinstance(module, kinds) and module.training and getattr(module, attribute) != value:
+            changed.append((module, getattr(module, attribute)))
+            setattr(module, attribute, value)
 
-    handle = register_module_forward_pre_hook(freeze) if model is None else None
-    for module in [] if model is None else batch_norms(model):
-        freeze(module)
+    handle = register_module_forward_pre_hook(override) if model is None else None
+    for module in [] if model is None else model.modules():
+        override(module)
     try:
         yield
     finally:
         if handle is not None:
             handle.remove()
-        for module in frozen:
-            module.track_running_stats = True
+        for module, before in changed:
+            setattr(module, attribute, before)

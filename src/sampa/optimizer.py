@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import torch
@@ -13,6 +13,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from sampa import scaling, states
+from sampa.batches import batch_size
 from sampa.checks import (
     SCHEMA,
     checked_schema,
@@ -26,8 +27,9 @@ from sampa.checks import (
 from sampa.execution.evaluate import Answer, Evaluator, LossFn, Snapshot
 from sampa.execution.executor import Executor
 from sampa.execution.serial import default_executor
+from sampa.layers import Layers
 from sampa.noise import derive_seed
-from sampa.preview import clear_gradients, lookahead, set_gradients
+from sampa.preview import clear_gradients, lookahead, momentum, set_gradients
 from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
 from sampa.record import Journal, Progress, StepRecord
 from sampa.vectors import Vector, Weights, scale
@@ -46,6 +48,8 @@ class Options(TypedDict, total=False):
         seed: Of dropout and random directions; torch's initial seed if not given.
         save_batch: Put the held batch into `state_dict`; if not, hand it back with `hold`.
         max_skips: Raise after this many steps in a row with a gradient that is not finite.
+        sync_perturbation: Whether data ranks perturb by their common gradient (the result does not
+            depend on how many there are) or each by its own (m-sharpness, one pass less to sync).
     """
 
     executor: Executor | None
@@ -57,6 +61,7 @@ class Options(TypedDict, total=False):
     seed: int | None
     save_batch: bool
     max_skips: int
+    sync_perturbation: bool
 
 
 class SharpnessAware(Optimizer):
@@ -89,6 +94,7 @@ class SharpnessAware(Optimizer):
         seed: int | None = None,
         save_batch: bool = True,
         max_skips: int = 100,
+        sync_perturbation: bool = True,
     ) -> None:
         require_base(base)
         require("accumulate", accumulate, accumulate >= 1, ">= 1")
@@ -105,6 +111,7 @@ class SharpnessAware(Optimizer):
         self.same_noise = same_noise
         self.save_batch = save_batch
         self.max_skips = max_skips
+        self.sync_perturbation = sync_perturbation
         self.last: StepRecord | None = None
         self._method_state: Any = method.initial_state()
         self._held_batch: Any = None
@@ -119,6 +126,7 @@ class SharpnessAware(Optimizer):
         """What torch's constructor does, except making groups and state: those are the base's."""
         Optimizer.__setstate__(self, {"defaults": self.base.defaults})
         self._snapshot = Snapshot()
+        self._layers = Layers(self.executor.module)
 
     # ---- the base's groups and state, as the same objects whatever replaces them -------------
 
@@ -170,13 +178,20 @@ class SharpnessAware(Optimizer):
             )
         journal = Journal()
         try:
-            update = self._run_method(weights, self._evaluator(weights, loss_fn, batch), journal)
+            with torch.no_grad():
+                evaluator = self._evaluator(weights, loss_fn, batch)
+                update = self._run_method(weights, evaluator, journal)
             if update is not None and update.gradient is not None:
-                self._apply(update.gradient, update.state, weights)
+                self._apply(update.gradient, update, weights)
         finally:
             self._snapshot.invalidate()
         self._finish(update, batch, journal)
         return journal.reported_loss()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell methods that work by epochs (SAF, MESA, SparseSAM) which one begins."""
+        require("epoch", epoch, epoch >= 0, ">= 0")
+        self._progress = dataclasses.replace(self._progress, epoch=epoch)
 
     def hold(self, batch: Any) -> None:
         """Hand back the held batch after loading a state that was saved without it."""
@@ -185,30 +200,36 @@ class SharpnessAware(Optimizer):
         self._held_batch = batch
 
     def _run_method(
-        self, weights: Weights, evaluator: Evaluator, journal: Journal
+        self, weights: list[Tensor], evaluator: Evaluator, journal: Journal
     ) -> Update | None:
         """Let the method yield rounds and answer them; None if a gradient is not finite."""
-        rounds = self.method.rounds(self._context(weights), self._method_state)
+        context = self._context(weights, evaluator.batches[INCOMING])
+        rounds = self.method.rounds(context, self._method_state)
         try:
             probes = next(rounds)
             while True:
-                answers = self.executor.answer(probes, journal.probes, evaluator)
+                answers = self.executor.answer(probes, journal.passes, evaluator)
                 gradients = self._unscaled(answers)
                 journal.note(probes, answers, gradients)
-                if not all(g.is_finite for g in gradients):
+                # A local gradient is this rank's alone: what is decided by it must not differ.
+                shared = [g for g, probe in zip(gradients, probes, strict=True) if not probe.local]
+                if not all(g.is_finite for g in shared):
                     rounds.close()
                     return None
                 probes = rounds.send(gradients)
         except StopIteration as finished:
             return finished.value
 
-    def _apply(self, gradient: Vector, state: Any, weights: Weights) -> None:
+    def _apply(self, gradient: Vector, update: Update, weights: Weights) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
         gradient = self._clipped(gradient)
-        if states.tensor_ids(state) & {id(t) for t in gradient if t is not None}:
+        if states.tensor_ids(update.state) & {id(t) for t in gradient if t is not None}:
             gradient = gradient.clone()  # a base optimizer may write into its gradients
         set_gradients(weights, gradient)
         self.base.step()
+        if update.then is not None:
+            with torch.no_grad():
+                update.then(weights)
 
     def _finish(self, update: Update | None, batch: Any, journal: Journal) -> None:
         """Advance the counters and the state; nothing before this point changed them."""
@@ -253,19 +274,28 @@ class SharpnessAware(Optimizer):
     def _weights(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
 
-    def _context(self, weights: Weights) -> Context:
+    def _context(self, weights: list[Tensor], batch: Any) -> Context:
         t = self._progress.updates
-        rho: list[float] = []
-        for group in self.param_groups:
-            rho += [radius(group.get("rho", self.method.rho), t)] * len(group["params"])
         return Context(
             t=t,
+            epoch=self._progress.epoch,
             x=weights,
-            rho=rho,
+            rho=self._per_tensor(lambda group: radius(group.get("rho", self.method.rho), t)),
+            lr=self._per_tensor(lambda group: float(group["lr"])),
+            weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
             eps=self.perturb_eps,
+            sync_perturbation=self.sync_perturbation,
             lookahead=self._lookahead,
             generator=self._generator,
+            parameters=lambda: self._layers.describe(weights),
+            buffers=self._layers.float_buffers,
+            momentum=lambda: momentum(self.base, weights),
+            batch_size=lambda: batch_size(batch),
         )
+
+    def _per_tensor(self, value: Callable[[dict[str, Any]], float]) -> list[float]:
+        """A group's number, repeated for each of its parameters."""
+        return [v for group in self.param_groups for v in [value(group)] * len(group["params"])]
 
     def _lookahead(self, g: Vector) -> Move:
         """Peek, with g clipped as the gradient of a real step is."""
@@ -275,12 +305,12 @@ class SharpnessAware(Optimizer):
         p = self._progress
         return torch.Generator().manual_seed(derive_seed(p.seed, "direction", p.calls))
 
-    def _evaluator(self, weights: Weights, loss_fn: LossFn, batch: Any) -> Evaluator:
+    def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Any) -> Evaluator:
         return Evaluator(
             loss_fn=loss_fn,
             batches={INCOMING: batch, HELD: self._held_batch},
             weights=weights,
-            model=self.executor.module,
+            layers=self._layers,
             seed_of=self._seed_of,
             snapshot=self._snapshot,
             accumulate=self.accumulate,
@@ -387,4 +417,5 @@ class SharpnessAware(Optimizer):
 _COPIED = {
     *("base", "method", "executor", "max_norm", "accumulate", "scaler", "perturb_eps"),
     *("same_noise", "save_batch", "max_skips", "last", "_method_state", "_held_batch", "_progress"),
+    "sync_perturbation",
 }

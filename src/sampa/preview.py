@@ -51,6 +51,15 @@ def borrowed_state(base: Optimizer) -> Iterator[None]:
             group.update(saved)
 
 
+def momentum(base: Optimizer, weights: Weights) -> Vector | None:
+    """The momentum buffer (SGD, RMSprop) or first moment (Adam and kin); None if it has none."""
+    buffers = [
+        base.state.get(p, {}).get("momentum_buffer", base.state.get(p, {}).get("exp_avg"))
+        for p in weights
+    ]
+    return Vector(buffers) if any(b is not None for b in buffers) else None
+
+
 def set_gradients(weights: Weights, g: Vector) -> None:
     """Put g where torch optimizers look for gradients."""
     for p, gradient in zip(weights, g, strict=True):

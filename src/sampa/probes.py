@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 import torch
 
+from sampa.checks import Rho
+from sampa.layers import ParameterInfo
+from sampa.losses import Loss, Objective
 from sampa.vectors import Vector, Weights
 
 Move = Callable[[Weights], None]
@@ -40,12 +43,29 @@ class Probe:
         perturbed: The point is an ascent point; its loss enters the sharpness gap.
         statistics: Whether this pass counts in BatchNorm's running statistics. None means "if it is
             not perturbed", so that each batch counts once, next to the weights that are evaluated.
+        part: Which samples of the batch to evaluate; None takes them all.
+        objective: What to differentiate instead of the training loss.
+        observe: Told what `loss_fn` returned, detached, once per micro-batch, where the probe is
+            evaluated; so only a probe that is alone in its round may carry it.
+        wrt: Which tensors need a gradient; None means all. The others' are absent.
+        backward: False only runs the forward pass, for `observe`.
+        evaluation: Let BatchNorm and dropout behave as in evaluation.
+        buffers: Values for the model's floating-point buffers during this pass.
+        local: Leave out the average over data ranks.
     """
 
     move: Move | None = None
     batch: Batch = INCOMING
     perturbed: bool = False
     statistics: bool | None = None
+    part: Callable[[Any], Any] | None = None
+    objective: Objective | None = None
+    observe: Callable[[Loss], None] | None = None
+    wrt: Sequence[bool] | None = None
+    backward: bool = True
+    evaluation: bool = False
+    buffers: Vector | None = None
+    local: bool = False
 
     @property
     def counts_statistics(self) -> bool:
@@ -60,11 +80,15 @@ Round = tuple[Probe, ...]
 class Update:
     """What a method returns: the gradient for the base optimizer, and its own next state.
 
-    `gradient` is None where the weights stay (the first call of SAMPa only computes g_0).
+    Attributes:
+        gradient: G_t, or None where the weights stay (the first call of SAMPa only computes g_0).
+        state: The method's state for the next step.
+        then: A change of the weights after the base optimizer's step.
     """
 
     gradient: Vector | None
     state: Any = None
+    then: Move | None = None
 
 
 Rounds = Generator[Round, Sequence[Vector], Update]
@@ -76,20 +100,36 @@ class Context:
 
     Attributes:
         t: The number of updates made so far.
+        epoch: As told with `optimizer.set_epoch`, 0 before.
         x: The weights x_t; read them, do not change them.
         rho: ρ for each tensor (groups may differ), already evaluated at t.
+        lr: η for each tensor.
+        weight_decay: The base optimizer's weight decay for each tensor.
         eps: Added to a norm before dividing by it.
+        sync_perturbation: Whether data ranks share the gradient that perturbs.
         lookahead: Peek: the move to where the base optimizer would step with a gradient.
         generator: A generator that depends on the run's seed and the step alone, the same on all
             ranks. Each call starts it anew.
+        parameters: The name and kind of each parameter; None while the layers are not known.
+        buffers: The model's floating-point buffers.
+        momentum: The base optimizer's momentum (or Adam's first moment); None before it has one.
+        batch_size: The number of samples in the incoming batch.
     """
 
     t: int
+    epoch: int
     x: Weights
     rho: Sequence[float]
+    lr: Sequence[float]
+    weight_decay: Sequence[float]
     eps: float
+    sync_perturbation: bool
     lookahead: Callable[[Vector], Move]
     generator: Callable[[], torch.Generator]
+    parameters: Callable[[], Sequence[ParameterInfo] | None]
+    buffers: Callable[[], Weights]
+    momentum: Callable[[], Vector | None]
+    batch_size: Callable[[], int]
 
 
 class Method(Protocol):
@@ -119,6 +159,3 @@ class Method(Protocol):
     def after_skip(self, state: Any) -> Any:
         """The state to go on with after a step with a non-finite gradient was skipped."""
         ...
-
-
-Rho = float | Callable[[int], float]

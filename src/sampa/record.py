@@ -20,6 +20,7 @@ class Progress:
     seed: int
     calls: int = 0  # batches seen
     updates: int = 0  # t
+    epoch: int = 0
     skips: int = 0
     skips_in_a_row: int = 0
     held_loss: float = math.nan  # the clean loss on the held batch, for the sharpness gap
@@ -58,6 +59,7 @@ class Journal:
     """Notes taken while a step runs, for its record."""
 
     def __init__(self) -> None:
+        self.passes = 0  # forward passes, which number the probes' randomness
         self.rounds = 0
         self.widest_round = 0
         self.clean_losses: dict[Batch, float] = {}
@@ -74,6 +76,9 @@ class Journal:
     def note(
         self, probes: Sequence[Probe], answers: Sequence[Answer], gradients: Sequence[Vector]
     ) -> None:
+        self.passes += len(probes)
+        if not any(probe.backward for probe in probes):
+            return
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
         for probe, answer, gradient in zip(probes, answers, gradients, strict=True):

@@ -35,24 +35,32 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
 
 
 def tensor_ids(state: Any) -> set[int]:
-    """The identities of all tensors that a state holds."""
-    return {
-        id(t)
-        for value in pack(state).values()
-        if isinstance(value, list)
-        for t in value
-        if t is not None
-    }
+    """The identities of all tensors in a state's vectors."""
+    values = [] if state is None else [getattr(state, f.name) for f in dataclasses.fields(state)]
+    vectors = [v for value in values for v in (value if _is_vectors(value) else [value])]
+    return {id(t) for v in vectors if isinstance(v, Vector) for t in v if t is not None}
+
+
+def _is_vectors(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > 0 and isinstance(value[0], Vector)
 
 
 def _packed(value: Any) -> Any:
-    return list(value) if isinstance(value, Vector) else value
+    if isinstance(value, Vector):
+        return {"vector": list(value)}
+    return {"vectors": [list(v) for v in value]} if _is_vectors(value) else value
 
 
 def _unpacked(value: Any, weights: Weights) -> Any:
-    if not isinstance(value, list):
+    if not isinstance(value, dict):
         return value
-    shapes = [None if t is None else tuple(t.shape) for t in value]
+    if "vectors" in value:
+        return tuple(_vector(v, weights) for v in value["vectors"])
+    return _vector(value["vector"], weights)
+
+
+def _vector(tensors: list[Tensor | None], weights: Weights) -> Vector:
+    shapes = [None if t is None else tuple(t.shape) for t in tensors]
     expected = [tuple(p.shape) for p in weights]
     if len(shapes) != len(expected) or any(
         s is not None and s != e for s, e in zip(shapes, expected, strict=True)
@@ -61,7 +69,7 @@ def _unpacked(value: Any, weights: Weights) -> Any:
             f"a saved vector must have the parameters' shapes {expected}, got {shapes}; "
             "load it into the model that it was saved from"
         )
-    return Vector([_placed(t, p) for t, p in zip(value, weights, strict=True)])
+    return Vector([_placed(t, p) for t, p in zip(tensors, weights, strict=True)])
 
 
 def _placed(t: Tensor | None, p: Tensor) -> Tensor | None:

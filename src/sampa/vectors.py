@@ -108,6 +108,44 @@ def mix(a: Vector, b: Vector, lam: float) -> Vector:
     return add(scale(a, 1 - lam), b, alpha=lam)
 
 
+def multiply(a: Vector, b: Vector) -> Vector:
+    """a · b element by element; absent where one of them is."""
+    return Vector([None if s is None or t is None else s * t for s, t in zip(a, b, strict=True)])
+
+
+def weighted_sum(vectors: Sequence[Vector], shares: Sequence[float]) -> Vector:
+    """Σ share · v, in the order given."""
+    if len(vectors) == 1 and shares[0] == 1.0:
+        return vectors[0]
+    total = scale(vectors[0], shares[0])
+    for v, share in zip(vectors[1:], shares[1:], strict=True):
+        total = add(total, v, alpha=share)
+    return total
+
+
+def orthogonal_part(a: Vector, b: Vector) -> Vector | None:
+    """a − (⟨a, b⟩ / ‖b‖²) b, or None where it is zero up to rounding.
+
+    Dividing rounding noise by its norm would blow it up to full length.
+    """
+    if b.norm == 0:
+        return a if a.norm > 0 else None
+    part = add(a, b, alpha=-dot(a, b) / b.norm**2)
+    return None if is_rounding_noise(part, a) else part
+
+
+def is_rounding_noise(difference: Vector, of: Vector) -> bool:
+    """Whether a difference formed from `of` is zero up to rounding."""
+    precisions = [torch.finfo(t.dtype).eps for t in of if t is not None]
+    coarsest = min(max(precisions, default=0.0), torch.finfo(torch.float32).eps)
+    return difference.norm <= 100 * coarsest * of.norm
+
+
+def restrict(v: Vector, keep: Sequence[bool]) -> Vector:
+    """v on the chosen tensors, absent elsewhere."""
+    return Vector([t if kept else None for t, kept in zip(v, keep, strict=True)])
+
+
 def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
     present = [(w, t, c) for w, t, c in zip(weights, v, alphas, strict=True) if t is not None]

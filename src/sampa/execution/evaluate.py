@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
+from sampa.layers import Layers
+from sampa.losses import Loss, checked_loss
 from sampa.noise import seeded
-from sampa.norm_stats import frozen_statistics
-from sampa.preview import clear_gradients
+from sampa.norm_stats import evaluation_mode, frozen_statistics
+from sampa.preview import clear_gradients, take_gradients
 from sampa.probes import Batch, Move, Probe
-from sampa.vectors import Vector, Weights, copy_
+from sampa.vectors import Vector, Weights, copy_, restrict
 
-LossFn = Callable[[Any], Tensor]
+LossFn = Callable[[Any], Tensor | Loss]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Evaluator:
         loss_fn: The user's function from a batch to a scalar loss with its graph.
         batches: The batch behind each role.
         weights: The parameters, in the optimizer's order.
-        model: Where BatchNorm layers are looked for; None if unknown.
+        layers: What is known of the model.
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
         accumulate: Micro-batches per probe.
         scaler: Scales the loss where gradients would underflow in half precision.
@@ -90,7 +92,7 @@ class Evaluator:
     loss_fn: LossFn
     batches: Mapping[Batch, Any]
     weights: Weights
-    model: nn.Module | None
+    layers: Layers
     seed_of: Callable[[Probe, int], int]
     snapshot: Snapshot
     accumulate: int = 1
@@ -103,66 +105,93 @@ class Evaluator:
         number: int,
         sync: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
         announce: Callable[[Tensor], None] = lambda loss: None,
+        may_freeze: bool = True,
     ) -> Tensor:
-        """Leave the probe's gradient in `.grad` and return its loss.
+        """Leave the probe's gradient in `.grad` and return its training loss.
 
         Args:
             probe: What to evaluate.
             number: Its number in the step, for the randomness.
             sync: Entered around each micro-batch, told whether it is the last.
             announce: Told the loss before the last backward pass, which an exchange overlaps.
+            may_freeze: Whether work on gradients that the probe does not want may be saved.
         """
-        statistics = nullcontext() if probe.counts_statistics else frozen_statistics(self.model)
         clear_gradients(self.weights)
+        model = self.layers.model
         with (
             self.snapshot.moved(self.weights, probe.move),
-            statistics,
+            self._with_buffers(probe.buffers),
+            evaluation_mode(model) if probe.evaluation else nullcontext(),
+            nullcontext() if probe.counts_statistics else frozen_statistics(model),
             seeded(self.seed_of(probe, number), self.devices),
-            torch.enable_grad(),
+            self.layers.watched(),
+            self._wanting(probe.wrt if may_freeze else None) as wanted,
+            torch.set_grad_enabled(probe.backward and wanted),
         ):
-            return self._accumulate(self.batches[probe.batch], sync, announce)
+            return self._accumulate(probe, probe.backward and wanted, sync, announce)
+
+    def gradient(self, probe: Probe) -> Vector:
+        """Take away the gradient that `backward` left."""
+        g = take_gradients(self.weights)
+        return g if probe.wrt is None else restrict(g, probe.wrt)
 
     def _accumulate(
         self,
-        batch: Any,
+        probe: Probe,
+        differentiable: bool,
         sync: Callable[[bool], AbstractContextManager[None]],
         announce: Callable[[Tensor], None],
     ) -> Tensor:
+        batch = self.batches[probe.batch]
+        micro_batches = split(batch if probe.part is None else probe.part(batch), self.accumulate)
         total: Tensor | None = None
-        micro_batches = split(batch, self.accumulate)
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1
             with sync(is_last):
-                loss = checked_loss(self.loss_fn(micro_batch))
-                loss = loss if share == 1.0 else loss * share
-                total = loss.detach() if total is None else total + loss.detach()
+                loss = checked_loss(self.loss_fn(micro_batch), differentiable=differentiable)
+                assert loss.value is not None
+                value = loss.value.detach() * share
+                total = value if total is None else total + value
                 if is_last:
                     announce(total)
-                (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+                if differentiable:
+                    self._differentiate(loss, share, probe)
+            if probe.observe is not None:
+                probe.observe(loss.detached())
         assert total is not None
         return total
 
+    def _differentiate(self, loss: Loss, share: float, probe: Probe) -> None:
+        objective = loss.value if probe.objective is None else probe.objective(loss)
+        assert objective is not None
+        objective = objective if share == 1.0 else objective * share
+        (objective if self.scaler is None else self.scaler.scale(objective)).backward()
 
-def checked_loss(loss: Any) -> Tensor:
-    """The loss as a 0-dimensional tensor that can be differentiated.
+    @contextmanager
+    def _wanting(self, wrt: Sequence[bool] | None) -> Iterator[bool]:
+        """Let autograd skip the tensors that are not wanted; tells whether any is."""
+        unwanted = (
+            [] if wrt is None else [p for p, w in zip(self.weights, wrt, strict=True) if not w]
+        )
+        frozen = [p for p in unwanted if p.requires_grad]
+        for p in frozen:
+            p.requires_grad_(False)
+        try:
+            yield any(p.requires_grad for p in self.weights)
+        finally:
+            for p in frozen:
+                p.requires_grad_(True)
 
-    Raises:
-        TypeError: If it is not a tensor.
-        ValueError: If it is not a scalar, or has no graph.
-    """
-    if not isinstance(loss, Tensor):
-        raise TypeError(
-            f"loss_fn must return the loss as a tensor, got {type(loss).__name__}; "
-            "write `return F.cross_entropy(model(x), y)` without .item() and without a tuple"
-        )
-    if loss.numel() != 1:
-        raise ValueError(
-            f"loss_fn must return a scalar, got shape {tuple(loss.shape)}; "
-            "average over the batch with loss.mean()"
-        )
-    if not loss.requires_grad:
-        raise ValueError(
-            "loss_fn must return the loss with its graph, got a tensor that needs no gradient; "
-            "do not detach it, compute it under no_grad, or call backward in it: sampa does that"
-        )
-    return loss.reshape(())
+    @contextmanager
+    def _with_buffers(self, values: Vector | None) -> Iterator[None]:
+        """Give the model's buffers other values inside the block."""
+        if values is None:
+            yield
+            return
+        buffers = self.layers.float_buffers()
+        saved = [b.clone() for b in buffers]
+        try:
+            copy_(buffers, [v for v in values if v is not None])
+            yield
+        finally:
+            copy_(buffers, saved)

@@ -26,9 +26,9 @@ from sampa.execution.exchange import GradientExchange
 from sampa.execution.executor import Executor, launched_world_size, shard_sampler
 from sampa.execution.serial import Serial
 from sampa.norm_stats import batch_norms
-from sampa.preview import clear_gradients, take_gradients
+from sampa.preview import clear_gradients
 from sampa.probes import Round
-from sampa.vectors import Vector, Weights
+from sampa.vectors import Vector, Weights, restrict
 
 
 def distribute(
@@ -201,26 +201,31 @@ class Parallel:
         mine = self.branch % len(wave)
         gathers = len(wave) > 1
         self._exchange.begin(gathers=gathers)
-        needs_exchange = gathers or self._groups.data_ranks > 1
+        averages = self._groups.data_ranks > 1 and wave[mine].backward and not wave[mine].local
+        needs_exchange = gathers or averages
 
         def sync(last: bool) -> AbstractContextManager[None]:
             return nullcontext() if last and needs_exchange else self.model.no_sync()
 
         announce = self._exchange.announce if needs_exchange else _ignore
-        loss = evaluator.backward(wave[mine], first + mine, sync, announce)
+        # The reducer expects a gradient from every parameter of a pass that it takes part in.
+        loss = evaluator.backward(
+            wave[mine], first + mine, sync, announce, may_freeze=not needs_exchange
+        )
         self._note_statistics(wave)
         if not needs_exchange:
-            return [Answer(take_gradients(evaluator.weights), loss)]
-        return self._collect(len(wave), evaluator.weights)
+            return [Answer(evaluator.gradient(wave[mine]), loss)]
+        return self._collect(wave, evaluator.weights)
 
-    def _collect(self, probes: int, weights: Weights) -> list[Answer]:
+    def _collect(self, wave: Round, weights: Weights) -> list[Answer]:
         present = {p for p in weights if p.grad is not None}
-        gradients, losses = self._exchange.finish(probes)
+        gradients, losses = self._exchange.finish(len(wave))
         self._require_complete(gradients[0], weights)
         clear_gradients(weights)
+        vectors = [Vector([g.get(p) if p in present else None for p in weights]) for g in gradients]
         return [
-            Answer(Vector([g.get(p) if p in present else None for p in weights]), loss)
-            for g, loss in zip(gradients, losses, strict=True)
+            Answer(g if probe.wrt is None else restrict(g, probe.wrt), loss)
+            for probe, g, loss in zip(wave, vectors, losses, strict=True)
         ]
 
     def _require_complete(self, exchanged: dict[Tensor, Tensor], weights: Weights) -> None:

@@ -9,7 +9,6 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
 from sampa.execution.executor import Executor, launched_world_size, shard_sampler
-from sampa.preview import take_gradients
 from sampa.probes import Round
 from sampa.vectors import Weights
 
@@ -35,7 +34,7 @@ class Serial:
         answers: list[Answer] = []
         for number, probe in enumerate(probes, start=first):
             loss = evaluator.backward(probe, number)
-            answers.append(Answer(take_gradients(evaluator.weights), loss))
+            answers.append(Answer(evaluator.gradient(probe), loss))
         return answers
 
     def agree_on(self, value: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sampa.probes import Context, Probe, Rho, Rounds, Update
+from sampa.checks import Rho
+from sampa.probes import Context, Probe, Rounds, Update
 
 
 @dataclass(frozen=True)

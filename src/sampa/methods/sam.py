@@ -1,74 +1,143 @@
-"""SAM: sharpness-aware minimization (Foret et al., ICLR 2021; the paper's eq. SAM), and SAM-db.
+"""SAM (Foret et al., ICLR 2021; the paper's eq. SAM) and the methods that are choices within it.
 
 x̃_t     = x_t + ρ ∇f(x_t; B_t) / ‖∇f(x_t; B_t)‖        (eq. 2)
 x_{t+1} = x_t − η_t ∇f(x̃_t; B_t)                       (eq. SAM)
 
-SAM-db (the paper's appendix on stochasticity) takes the two gradients on different batches. The
-paper does not say which: here the update is on B_t and the perturbation on B_{t+1}, so that an
-epoch still makes one update per batch; `perturb_on="previous"` perturbs on B_{t−1}, as
-tml-epfl/understanding-sam does.
+Two sequential gradients: a clean one, then one at the perturbed weights. Along the axes:
+
+direction  what to climb            the fresh gradient · its average (VaSSO) · its residual (F-SAM)
+geometry   how far, measured how    sphere · adaptive (ASAM) · Fisher · some tensors only (SAM-ON)
+ascent     the loss to climb        the training loss · a bound of the 0-1 loss (BiSAM)
+when       perturb at this step?    always · every k (LookSAM) · coin (RST) · large gradient (AE)
+combine    the gradient handed on   replace · mix (penalty, G-RST, WSAM) · surrogate gap (GSAM)
+between    and at the other steps   the clean gradient · plus the stored flat direction (LookSAM)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from sampa.checks import require_choice
-from sampa.geometry import ascent
+from sampa.checks import Rho, require
+from sampa.combines import Combine
+from sampa.combines import replace as replace_gradient
+from sampa.directions import Direction, Fresh
+from sampa.geometry import Geometry, Sphere
+from sampa.losses import Objective
 from sampa.methods.base import MethodDefaults
-from sampa.probes import HELD, INCOMING, Batch, Context, Probe, Rho, Rounds, Update
+from sampa.probes import Context, Probe, Rounds, Update
+from sampa.schedules import Always, Numbers, Policy
+from sampa.vectors import Vector, Weights, add, add_, orthogonal_part
+
+
+@dataclass(frozen=True)
+class SAMState:
+    """What the choices remember between steps.
+
+    Attributes:
+        direction: The direction's average, if it keeps one.
+        flat: LookSAM's g_v, the part of the last g̃ orthogonal to g.
+        policy: The policy's numbers, such as AE-SAM's running mean and variance.
+    """
+
+    direction: Vector | None = None
+    flat: Vector | None = None
+    policy: Numbers = ()
+
+
+@dataclass(frozen=True)
+class ReuseFlatDirection:
+    """G = g + α (‖g‖ / ‖g_v‖) g_v between two SAM steps: LookSAM (Liu et al., CVPR 2022)."""
+
+    alpha: float = 0.7
+
+    def remember(self, g: Vector, g_tilde: Vector) -> Vector | None:
+        return orthogonal_part(g_tilde, g)  # g_v = g̃ − (⟨g̃, g⟩ / ‖g‖²) g
+
+    def __call__(self, g: Vector, flat: Vector | None) -> Vector:
+        return g if flat is None else add(g, flat, alpha=self.alpha * g.norm / flat.norm)
+
+
+@dataclass(frozen=True)
+class RadiusFromRate:
+    """ρ_t = ρ_min + (ρ − ρ_min) (η_t − η_min) / (η_max − η_min): GSAM's radius."""
+
+    rho_min: float
+    lr_max: float
+    lr_min: float = 0.0
+
+    def __post_init__(self) -> None:
+        require("rho_min", self.rho_min, self.rho_min >= 0, ">= 0")
+        require("lr_max", self.lr_max, self.lr_max >= self.lr_min, f">= lr_min = {self.lr_min}")
+
+    def __call__(self, context: Context) -> Context:
+        span = self.lr_max - self.lr_min
+        shares = [1.0 if span == 0 else (lr - self.lr_min) / span for lr in context.lr]
+        rhos = [
+            self.rho_min + (rho - self.rho_min) * s
+            for rho, s in zip(context.rho, shares, strict=True)
+        ]
+        return replace(context, rho=rhos)
 
 
 @dataclass(frozen=True)
 class SAMMethod(MethodDefaults):
     rho: Rho = 0.05
+    direction: Direction = field(default_factory=Fresh)
+    geometry: Geometry = field(default_factory=Sphere)
+    ascent_loss: Objective | None = None
+    when: Policy = field(default_factory=Always)
+    combine: Combine = replace_gradient
+    between: ReuseFlatDirection | None = None
+    radius: RadiusFromRate | None = None
 
-    def rounds(self, context: Context, state: None) -> Rounds:
-        return two_gradients(context, INCOMING, INCOMING)
+    def initial_state(self) -> SAMState:
+        return SAMState()
+
+    def rounds(self, context: Context, state: SAMState) -> Rounds:
+        context = context if self.radius is None else self.radius(context)
+        (g,) = yield (self._clean_probe(context),)
+        perturb, policy = self.when(context, g, state.policy)
+        state = replace(state, policy=policy)
+        if not perturb:
+            return Update(g if self.between is None else self.between(g, state.flat), state)
+        d, memory = self.direction(g, state.direction)
+        move = self.geometry(context, d)  # x̃ = x + ρ d / ‖d‖   (eq. 2)
+        (g_tilde,) = yield (Probe(move, perturbed=True),)
+        flat = None if self.between is None else self.between.remember(g, g_tilde)
+        return Update(self.combine(g, g_tilde), replace(state, direction=memory, flat=flat))
+
+    def _clean_probe(self, context: Context) -> Probe:
+        """∇f(x_t; B_t), or only what the perturbation needs of it."""
+        only_perturbs = self.combine is replace_gradient and isinstance(self.when, Always)
+        return Probe(
+            objective=self.ascent_loss,
+            wrt=self.geometry.wrt(context) if only_perturbs else None,
+            local=only_perturbs and not context.sync_perturbation,
+        )
 
 
 @dataclass(frozen=True)
-class SAMdbState:
-    """`started`: a batch is held, so that there are two to work on."""
+class WSAMMethod(MethodDefaults):
+    """Decoupled WSAM (Yue et al., KDD 2023): the sharpness term bypasses the base optimizer.
 
-    started: bool = False
+    w = γ / (1−γ);  x' = ModelUpdate(x, g);  x_{t+1} = x' − η w (g̃ − g)
+    """
 
-
-@dataclass(frozen=True)
-class SAMdbMethod(MethodDefaults):
     rho: Rho = 0.05
-    perturb_on: Literal["next", "previous"] = "next"
-
-    holds_batch = True
+    gamma: float = 0.9
 
     def __post_init__(self) -> None:
-        require_choice("perturb_on", self.perturb_on, ("next", "previous"))
+        require("gamma", self.gamma, 0 <= self.gamma < 1, "in [0, 1)")
 
-    def initial_state(self) -> SAMdbState:
-        return SAMdbState()
+    def rounds(self, context: Context, state: Any) -> Rounds:
+        (g,) = yield (Probe(),)
+        (g_tilde,) = yield (Probe(Sphere()(context, g), perturbed=True),)
+        sharpness = add(g_tilde, g, alpha=-1.0)
+        w = self.gamma / (1 - self.gamma)
+        rates = [-lr * w for lr in context.lr]  # of this step: a scheduler may change them later
 
-    def rounds(self, context: Context, state: SAMdbState) -> Rounds:
-        if not state.started:
-            yield (Probe(),)  # its loss is the call's result; B_0 counts in BatchNorm's statistics
-            return Update(None, SAMdbState(started=True))
-        if self.perturb_on == "next":
-            update = yield from two_gradients(context, INCOMING, HELD)
-        else:
-            update = yield from two_gradients(context, HELD, INCOMING)
-        return Update(update.gradient, state)
+        def then(weights: Weights) -> None:
+            add_(weights, sharpness, rates)  # x_{t+1} = x' − η w (g̃ − g)
 
-
-def two_gradients(context: Context, perturb_on: Batch, update_on: Batch) -> Rounds:
-    """The two sequential gradients of SAM."""
-    # Whatever the roles, the incoming batch is the one whose statistics have not been counted yet.
-    (g,) = yield (Probe(batch=perturb_on, statistics=perturb_on is INCOMING),)
-    (g_tilde,) = yield (
-        Probe(
-            ascent(context, g),  # x̃ = x + ρ g / ‖g‖   (eq. 2)
-            batch=update_on,
-            perturbed=True,
-            statistics=perturb_on is not INCOMING,
-        ),
-    )
-    return Update(g_tilde)
+        return Update(g, then=then)

@@ -1,0 +1,87 @@
+"""What is known of the user's model: its layers, given or seen as they run.
+
+An optimizer built without an executor has parameters but no model. Layers are then noticed in the
+forward passes, which is enough to tell a BatchNorm's weight from a convolution's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterInfo:
+    """What a method may select parameters by.
+
+    Attributes:
+        name: As in `model.named_parameters()`; only its last part if the model is not known.
+        is_normalization: Whether it belongs to a normalization layer.
+    """
+
+    name: str
+    is_normalization: bool
+
+
+Selection = Callable[[ParameterInfo], bool]
+
+
+class Layers:
+    """The layers of a model, or those that were seen running."""
+
+    def __init__(self, model: nn.Module | None) -> None:
+        self.model = model
+        self._seen: dict[nn.Module, None] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Notice the layers that run inside the block, unless the model is known."""
+        if self.model is not None:
+            yield
+            return
+        handle = register_module_forward_pre_hook(self._notice)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def describe(self, weights: list[Tensor]) -> tuple[ParameterInfo, ...] | None:
+        """What is known of each parameter; None if one belongs to no layer given or seen."""
+        known: dict[Tensor, ParameterInfo] = {}
+        for prefix, module in self._named_modules():
+            for name, p in module.named_parameters(recurse=False):
+                path = f"{prefix}.{name}" if prefix else name
+                known.setdefault(p, ParameterInfo(path, is_normalization(module)))
+        return tuple(known[p] for p in weights) if all(p in known for p in weights) else None
+
+    def float_buffers(self) -> list[Tensor]:
+        """The floating-point buffers, such as BatchNorm's running mean and variance."""
+        return [
+            b
+            for _, module in self._named_modules()
+            for b in module.buffers(recurse=False)
+            if b.is_floating_point()
+        ]
+
+    def _named_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        if self.model is not None:
+            yield from self.model.named_modules()
+        else:
+            yield from (("", module) for module in self._seen)
+
+    def _notice(self, module: nn.Module, _inputs: Any) -> None:
+        self._seen.setdefault(module)
+
+
+def is_normalization(module: nn.Module) -> bool:
+    """By type; layers written elsewhere are known by the usual ending of their class name."""
+    return isinstance(module, NORMALIZATIONS) or type(module).__name__.endswith("Norm")

@@ -1,0 +1,69 @@
+"""AsyncSAM: the perturbation from a one-step-old gradient (Jo, Lim, Lee, 2025; text not read).
+
+a_s     = ∇f(x_s; B'_s), B' a part of the batch, computed beside the descent gradient
+x_{t+1} = ModelUpdate(x_t, ∇f(x_t + ρ a_{t−τ} / ‖a_{t−τ}‖; B_t)),  τ = 1, no perturbation at t = 0
+
+One round of two probes; the exchange waits for the slower one, so the order is always the same.
+`ascent_batch="next"` evaluates a on a part of the batch that it will perturb (SAMPa-0 with
+y_{t+1} = x_t). τ = 0 on the whole batch is SAM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sampa.batches import first_samples
+from sampa.checks import Rho, require, require_choice
+from sampa.geometry import Geometry, Sphere
+from sampa.methods.base import MethodDefaults
+from sampa.methods.sampa import HeldGradient
+from sampa.probes import HELD, INCOMING, Context, Probe, Rounds, Update
+
+
+@dataclass(frozen=True)
+class AsyncSAMMethod(MethodDefaults):
+    rho: Rho = 0.05
+    tau: int = 1
+    ascent_share: float = 1.0
+    ascent_batch: Literal["previous", "next"] = "previous"
+    geometry: Geometry = field(default_factory=Sphere)
+
+    def __post_init__(self) -> None:
+        require("tau", self.tau, self.tau in (0, 1), "0 or 1")
+        require("ascent_share", self.ascent_share, 0 < self.ascent_share <= 1, "in (0, 1]")
+        require_choice("ascent_batch", self.ascent_batch, ("previous", "next"))
+        ahead = self.ascent_batch == "next"
+        require("tau", self.tau, self.tau == 1 or not ahead, "1 with ascent_batch='next'")
+
+    @property
+    def holds_batch(self) -> bool:
+        return self.ascent_batch == "next"
+
+    def initial_state(self) -> HeldGradient:
+        return HeldGradient()
+
+    def rounds(self, context: Context, state: HeldGradient) -> Rounds:
+        # A part of the batch is not the whole batch: then the descent pass counts its statistics.
+        whole = self.ascent_share == 1.0
+        ascent = Probe(part=None if whole else first_samples(self.ascent_share), statistics=whole)
+        if self.tau == 0:
+            (a,) = yield (ascent,)
+            (g_tilde,) = yield (self._descent(context, a, statistics=not whole),)
+            return Update(g_tilde)
+        if self.holds_batch and state.g is None:
+            (a_next,) = yield (ascent,)
+            return Update(None, HeldGradient(a_next))
+        g_tilde, a_next = yield (self._descent(context, state.g, statistics=not whole), ascent)
+        return Update(g_tilde, HeldGradient(a_next))
+
+    def _descent(self, context: Context, a: Any, *, statistics: bool) -> Probe:
+        return Probe(
+            None if a is None else self.geometry(context, a),  # x̃_t = x_t + ρ a_{t−1} / ‖a_{t−1}‖
+            HELD if self.holds_batch else INCOMING,
+            perturbed=True,
+            statistics=statistics,
+        )
+
+    def after_skip(self, state: HeldGradient) -> HeldGradient:
+        return HeldGradient()

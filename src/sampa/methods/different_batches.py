@@ -1,0 +1,52 @@
+"""SAM-db: SAM with its two gradients on different batches (the paper's appendix on stochasticity).
+
+x̃_t = x_t + ρ ∇f(x_t; B') / ‖∇f(x_t; B')‖,   x_{t+1} = x_t − η_t ∇f(x̃_t; B_t),   B' ≠ B_t
+
+The paper does not say which second batch it drew. Here the update is on B_t and the perturbation on
+B' = B_{t+1}, so that an epoch still makes one update per batch; `perturb_on="previous"` takes
+B' = B_{t−1}, as tml-epfl/understanding-sam does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sampa.checks import Rho, require_choice
+from sampa.geometry import Geometry, Sphere
+from sampa.methods.base import MethodDefaults
+from sampa.probes import HELD, INCOMING, Context, Probe, Rounds, Update
+
+
+@dataclass(frozen=True)
+class SAMdbState:
+    """`started`: a batch is held, so that there are two to work on."""
+
+    started: bool = False
+
+
+@dataclass(frozen=True)
+class SAMdbMethod(MethodDefaults):
+    rho: Rho = 0.05
+    perturb_on: Literal["next", "previous"] = "next"
+    geometry: Geometry = field(default_factory=Sphere)
+
+    holds_batch = True
+
+    def __post_init__(self) -> None:
+        require_choice("perturb_on", self.perturb_on, ("next", "previous"))
+
+    def initial_state(self) -> SAMdbState:
+        return SAMdbState()
+
+    def rounds(self, context: Context, state: SAMdbState) -> Rounds:
+        if not state.started:
+            yield (Probe(),)  # its loss is the call's result; B_0 counts in BatchNorm's statistics
+            return Update(None, SAMdbState(started=True))
+        on_next = self.perturb_on == "next"
+        first, second = (INCOMING, HELD) if on_next else (HELD, INCOMING)
+        # The incoming batch is the one whose statistics have not been counted yet.
+        (g,) = yield (Probe(batch=first, statistics=on_next),)
+        move = self.geometry(context, g)  # x̃ = x + ρ g / ‖g‖   (eq. 2)
+        (g_tilde,) = yield (Probe(move, second, perturbed=True, statistics=not on_next),)
+        return Update(g_tilde, state)

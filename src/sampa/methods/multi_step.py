@@ -1,0 +1,51 @@
+"""Multi-step ascent: K climbs before the descent gradient (Andriushchenko, Flammarion, 2022).
+
+d = 0;  K times:  d ← d + a ∇f(x+d; B) / ‖∇f(x+d; B)‖,  shortened to ρ if it is longer
+x_{t+1} = ModelUpdate(x, ∇f(x+d; B))
+
+a = ρ/K by default, so that the projection never acts; `project=True` takes a = ρ and projects, as
+tml-epfl/understanding-sam does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sampa.checks import Rho, require
+from sampa.methods.base import MethodDefaults
+from sampa.probes import Context, Move, Probe, Rounds, Update
+from sampa.vectors import Vector, Weights, add, add_, scale
+
+
+@dataclass(frozen=True)
+class MultiStepSAMMethod(MethodDefaults):
+    rho: Rho = 0.05
+    steps: int = 3
+    project: bool = False
+
+    def __post_init__(self) -> None:
+        require("steps", self.steps, self.steps >= 1, ">= 1")
+
+    def rounds(self, context: Context, state: None) -> Rounds:
+        a = 1.0 if self.project else 1 / self.steps  # in units of ρ, which groups may differ in
+        d: Vector | None = None
+        for _ in range(self.steps):
+            (g,) = yield (Probe(offset(context, d), perturbed=d is not None),)
+            if g.norm > 0:
+                climb = scale(g, a / (g.norm + context.eps))  # a g / ‖g‖
+                d = climb if d is None else add(d, climb)
+                if self.project and d.norm > 1:
+                    d = scale(d, 1 / d.norm)
+        (g_tilde,) = yield (Probe(offset(context, d), perturbed=True),)
+        return Update(g_tilde)
+
+
+def offset(context: Context, d: Vector | None) -> Move | None:
+    """The move x += ρ d."""
+    if d is None:
+        return None
+
+    def move(weights: Weights) -> None:
+        add_(weights, d, context.rho)
+
+    return move

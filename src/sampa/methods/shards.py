@@ -1,0 +1,37 @@
+"""mSAM: one perturbation per micro-batch (Andriushchenko, Flammarion, 2022; Behdin et al., 2023).
+
+For each part B^j of the batch:  g_j = ∇f(x; B^j),  x̃_j = x + ρ g_j / ‖g_j‖,  h_j = ∇f(x̃_j; B^j)
+x_{t+1} = ModelUpdate(x, Σ_j (|B^j| / |B|) h_j)
+
+The parts are independent of each other, so both rounds have one probe per part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sampa.batches import MicroBatches, shard, shares
+from sampa.checks import Rho
+from sampa.geometry import Geometry, Sphere
+from sampa.methods.base import MethodDefaults
+from sampa.probes import Context, Probe, Rounds, Update
+from sampa.vectors import weighted_sum
+
+
+@dataclass(frozen=True)
+class MicroBatchSAMMethod(MethodDefaults):
+    rho: Rho = 0.05
+    micro_batches: MicroBatches = field(default_factory=MicroBatches)
+    geometry: Geometry = field(default_factory=Sphere)
+
+    def rounds(self, context: Context, state: None) -> Rounds:
+        size = context.batch_size()
+        n = self.micro_batches.number(size)
+        parts = [None if n == 1 else shard(j, n) for j in range(n)]
+        local = not context.sync_perturbation
+        gradients = yield tuple(Probe(part=part, local=local) for part in parts)  # g_j
+        perturbed = yield tuple(
+            Probe(self.geometry(context, g), perturbed=True, part=part)  # x̃_j = x + ρ g_j / ‖g_j‖
+            for g, part in zip(gradients, parts, strict=True)
+        )
+        return Update(weighted_sum(perturbed, shares(size, n)))  # Σ_j (|B^j| / |B|) h_j
