@@ -1,11 +1,11 @@
-"""A method of your own in about thirty lines: SAMPa that climbs along an averaged gradient.
+"""A method of your own in about thirty lines: SAMPa that climbs along a blend of its two gradients.
 
-d_t     = (1−β) g_t + β d_{t−1}                    (SAMPa climbs along g_t itself)
+d_t     = (1−β) g_t + β ∇f(x̃_{t−1}; B_{t−1})       with g_t = ∇f(y_t; B_t); SAMPa climbs along g_t
 x̃_t     = x_t + ρ d_t / ‖d_t‖
 y_{t+1} = ModelUpdate_{m_t}(x_t, g_t)
-x_{t+1} = ModelUpdate_{m_t}(x_t, (1−λ) ∇f(x̃_t; B_t) + λ ∇f(y_{t+1}; B_{t+1}))
+x_{t+1} = ModelUpdate_{m_t}(x_t, (1−λ) ∇f(x̃_t; B_t) + λ g_{t+1})
 
-The two gradients do not depend on each other: one round, which two processes can share without
+The two gradients do not depend on each other: one round, which two devices can share without
 another line. At β = 0 the method is SAMPa; the script checks that bit for bit.
 
     python examples/own_method.py
@@ -20,43 +20,40 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
-from sampa import HELD, INCOMING, Context, Probe, Update, Vector
-from sampa.geometry import Sphere
-from sampa.methods.base import MethodDefaults
+from sampa import HELD, INCOMING, Context, MethodDefaults, Probe, Rounds, Sphere, Update, Vector
 from sampa.methods.sampa import SAMPaMethod
-from sampa.probes import Rho, Rounds
 from sampa.vectors import mix
 
 
 @dataclass(frozen=True)
-class Averages:
-    g: Vector | None = None  # g_t = ∇f(y_t; B_t)
+class Blended:
+    g: Vector | None = None  # g_t
     d: Vector | None = None  # d_t; state_dict saves both
 
 
 @dataclass(frozen=True)
-class AveragedSAMPa(MethodDefaults):
-    rho: Rho = 0.1  # the fields are the hyper-parameters
+class BlendedSAMPa(MethodDefaults):
+    rho: float = 0.1  # the fields are the hyper-parameters
     lam: float = 0.2
-    beta: float = 0.9
+    beta: float = 0.3
     holds_batch = True  # ∇f(x̃_t) is taken on the batch of the call before
 
-    def initial_state(self) -> Averages:
-        return Averages()
+    def initial_state(self) -> Blended:
+        return Blended()
 
-    def rounds(self, context: Context, state: Averages) -> Rounds:
+    def rounds(self, context: Context, state: Blended) -> Rounds:
         if state.g is None or state.d is None:
             (g_0,) = yield (Probe(),)  # at x_0; an Update without a gradient makes no step
-            return Update(None, Averages(g_0, g_0))
+            return Update(None, Blended(g_0, g_0))
         g_tilde, g_next = yield (
             Probe(Sphere()(context, state.d), HELD, perturbed=True),  # x̃_t on B_t
             Probe(context.lookahead(state.g), INCOMING),  # y_{t+1} on B_{t+1}
         )
-        d = mix(g_next, state.d, self.beta)  # d_{t+1} = (1−β) g_{t+1} + β d_t
-        return Update(mix(g_tilde, g_next, self.lam), Averages(g_next, d))
+        d = mix(g_next, g_tilde, self.beta)  # d_{t+1} = (1−β) g_{t+1} + β ∇f(x̃_t; B_t)
+        return Update(mix(g_tilde, g_next, self.lam), Blended(g_next, d))
 
-    def after_skip(self, state: Averages) -> Averages:
-        return Averages()  # a gradient was not finite: start again with the next batch
+    def after_skip(self, state: Blended) -> Blended:
+        return Blended()  # a gradient was not finite: start again with the next batch
 
 
 def train(method: sampa.Method, epochs: int) -> tuple[Tensor, float]:
@@ -82,6 +79,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=10)
     epochs = parser.parse_args().epochs
-    print(f"test accuracy {100 * train(AveragedSAMPa(), epochs)[1]:.1f} %")
-    same = torch.equal(train(AveragedSAMPa(beta=0.0), 1)[0], train(SAMPaMethod(), 1)[0])
+    print(f"test accuracy {100 * train(BlendedSAMPa(), epochs)[1]:.1f} %")
+    same = torch.equal(train(BlendedSAMPa(beta=0.0), 1)[0], train(SAMPaMethod(), 1)[0])
     print(f"with beta = 0 it is SAMPa, bit for bit: {same}")
