@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -30,9 +32,7 @@ def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 def radius(rho: Rho, t: int) -> float:
     value = rho(t) if callable(rho) else rho
     where = f"rho({t})" if callable(rho) else "rho"
-    require(
-        where, value, isinstance(value, int | float) and 0 <= value < math.inf, "finite and >= 0"
-    )
+    require(where, value, isinstance(value, Real) and 0 <= value < math.inf, "finite and >= 0")
     return float(value)
 
 
@@ -41,6 +41,11 @@ def require_base(base: Any) -> None:
         raise TypeError(
             f"base must be a torch optimizer, got {type(base).__name__}; build it first: "
             "sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.05)"
+        )
+    if not any(group["params"] for group in base.param_groups):
+        raise ValueError(
+            "base must have at least one parameter, got none; pass model.parameters() "
+            "(a list of them if they are needed twice: it is used up after the first time)"
         )
     if hasattr(base, "base"):
         raise TypeError(
@@ -70,11 +75,13 @@ def require_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> None:
 
 def described(value: Any) -> Any:
     """A hyper-parameter as something that compares across processes and survives saving."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, Real):  # as a plain number: a NumPy scalar is refused by a safe load
+        return int(value) if isinstance(value, Integral) else float(value)
     if callable(value) and hasattr(value, "__qualname__"):
         return value.__qualname__
-    return repr(value)
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # addresses differ between processes
 
 
 def checked_schema(state_dict: dict[str, Any]) -> dict[str, Any]:

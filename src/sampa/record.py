@@ -91,9 +91,11 @@ class Journal:
             self._gradients = [*self._gradients[:1], gradient]
 
     def reported_loss(self) -> Tensor:
-        """The loss on the incoming batch, at a clean point if there was one."""
-        assert self._reported is not None
-        return self._reported
+        """The loss on the incoming batch, at a clean point if there was one.
+
+        A step that is dropped before it came to the incoming batch reports the loss that it saw.
+        """
+        return self._losses[0] if self._reported is None else self._reported
 
     def sharpness(self, held_loss: float) -> float | None:
         """The gap on the batch that was seen perturbed."""
