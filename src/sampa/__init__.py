@@ -32,6 +32,7 @@ from sampa.catalog import (
     SparseSAM,
     VaSSO,
 )
+from sampa.checks import Rho
 from sampa.directions import Average, Fresh, Residual
 from sampa.execution.executor import Executor
 from sampa.execution.parallel import Parallel, distribute
@@ -94,6 +95,7 @@ __all__ = [
     "Probe",
     "RandSAM",
     "Residual",
+    "Rho",
     "Round",
     "Rounds",
     "SAMPa",

@@ -188,6 +188,11 @@ class SharpnessAware(Optimizer):
         self._finish(update, batch, journal)
         return journal.reported_loss()
 
+    @property
+    def saved_copies(self) -> int:
+        """How many copies of the weights are kept to come back to: 0 if no probe moved them."""
+        return self._snapshot.copies
+
     def set_epoch(self, epoch: int) -> None:
         """Tell methods that work by epochs (SAF, MESA, SparseSAM) which one begins."""
         require("epoch", epoch, epoch >= 0, ">= 0")

@@ -41,6 +41,11 @@ class Snapshot:
         self._saved: list[Tensor] = []
         self._is_current = False
 
+    @property
+    def copies(self) -> int:
+        """How many copies of the weights are held."""
+        return 1 if self._saved else 0
+
     @contextmanager
     def moved(self, weights: Weights, move: Move | None) -> Iterator[None]:
         """Hold the weights where `move` takes them inside the block, at x_t after it."""

@@ -1,0 +1,75 @@
+"""The `sampa` command."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+COMMANDS = {"methods": "list all methods with their cost and defaults"}
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code says how it went (0 well, 1 failed, 2 wrong usage)."""
+    args = sys.argv[1:] if args is None else list(args)
+    try:
+        import tyro
+    except ImportError:
+        print("the sampa command needs its extra: pip install 'sampa[train]'", file=sys.stderr)
+        return 1
+    if not args or args[0] in ("-h", "--help"):
+        print(overview())
+        return 0
+    name = args[0]
+    if name not in COMMANDS:
+        from sampa.names import unknown
+
+        print(unknown("command", name, COMMANDS), file=sys.stderr)
+        return 2
+    try:
+        function = command(name)
+        tyro.cli(
+            function,
+            prog=f"sampa {name}",
+            description=description(function),
+            args=args[1:],
+            config=(tyro.conf.DisallowNone,),
+        )
+    except (ValueError, OSError) as error:
+        print(f"sampa {name}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def command(name: str) -> Callable[..., Any]:
+    """The function behind a command, imported only when it is called for."""
+    return getattr(importlib.import_module(f"sampa.commands.{name}"), name)
+
+
+def description(function: Callable[..., Any]) -> str:
+    """A command's docstring up to its arguments, examples included, as it was laid out."""
+    return (inspect.getdoc(function) or "").split("\nArgs:")[0].rstrip()
+
+
+def overview() -> str:
+    """What `sampa --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: sampa COMMAND ...",
+            "",
+            "Sharpness-aware training in PyTorch: SAM, SAMPa and their variants.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`sampa COMMAND --help` shows a command's options and examples.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
