@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -45,13 +46,22 @@ def _overridden(
     Without a model (an optimizer built without an executor) the layers are found as they run.
     """
     changed: list[tuple[nn.Module, Any]] = []
+    visited: set[nn.Module] = set()
 
-    def override(module: nn.Module, _inputs: Any = None) -> None:
+    def override(module: nn.Module) -> None:
         if isinstance(module, kinds) and module.training and getattr(module, attribute) != value:
             changed.append((module, getattr(module, attribute)))
             setattr(module, attribute, value)
 
-    handle = register_module_forward_pre_hook(override) if model is None else None
+    def override_below(module: nn.Module, _inputs: Any) -> None:
+        # A compiled model calls this once, for itself, before its layers run inside the graph.
+        if torch.compiler.is_compiling() or module in visited:
+            return
+        for layer in module.modules():
+            visited.add(layer)
+            override(layer)
+
+    handle = register_module_forward_pre_hook(override_below) if model is None else None
     for module in [] if model is None else model.modules():
         override(module)
     try:
