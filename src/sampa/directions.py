@@ -1,16 +1,18 @@
 """What to climb: the fresh gradient, an average of gradients, or the gradient less its average.
 
 A direction is a function of the fresh gradient and its own memory (one vector, None at the start);
-it returns the direction and the next memory.
+it returns the direction and the next memory. A tensor without a gradient is not climbed, and keeps
+its memory.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from sampa.checks import require
-from sampa.vectors import Vector, add, is_rounding_noise, scale
+from sampa.vectors import Vector, add, is_rounding_noise, restrict_to, scale
 
 Remembered = tuple[Vector, Vector | None]
 
@@ -38,7 +40,7 @@ class Average:
 
     def __call__(self, g: Vector, memory: Vector | None) -> Remembered:
         d = g if memory is None else moving_average(memory, g, self.theta)
-        return d, d
+        return restrict_to(d, g), d
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ class Residual:
     lmbda: float = 0.6
 
     def __post_init__(self) -> None:
+        require("sigma", self.sigma, math.isfinite(self.sigma), "finite")
         require("lmbda", self.lmbda, 0 <= self.lmbda <= 1, "in [0, 1]")
 
     def __call__(self, g: Vector, memory: Vector | None) -> Remembered:
         if memory is None:
             return g, g
-        d = add(g, memory, alpha=-self.sigma)
+        d = add(g, restrict_to(memory, g), alpha=-self.sigma)
         if is_rounding_noise(d, g):
             d = scale(d, 0.0)  # constant gradients: nothing to climb
         return d, moving_average(memory, g, 1 - self.lmbda)

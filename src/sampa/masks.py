@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sampa.vectors import Vector, Weights
+from sampa.vectors import Vector, Weights, add
 
 
 def count(mask: Vector) -> int:
     """How many ones a mask has."""
-    return sum(int(t.sum().item()) for t in mask if t is not None)
+    return sum(int(t.count_nonzero().item()) for t in mask if t is not None)
 
 
 def size(weights: Weights) -> int:
@@ -39,26 +39,29 @@ def random_scores(weights: Weights, generator: torch.Generator) -> Vector:
 
 
 def swap(mask: Vector, drop_scores: Vector, growth_scores: Vector, n: int) -> Vector:
-    """Drop the n live entries of least score, grow the n best among those that were dead."""
-    far = float("inf")
-    live = [t > 0 for t in mask if t is not None]
-    drops = Vector([_outside(s, m, -far) for s, m in _pairs(drop_scores, live)])
-    growths = Vector([_outside(s, ~m, -far) for s, m in _pairs(growth_scores, live)])
-    kept, grown = top(drops, count(mask) - n), top(growths, n)
-    pairs = zip(_present(kept), _present(grown), strict=True)
-    return _refill(mask, [k + g for k, g in pairs])
+    """Drop the n live entries of least score, grow the n best among those that were dead.
+
+    Where a tensor has no score (no gradient) its entries count as zeros.
+    """
+    kept = top(_scores_where(mask, 1, drop_scores), count(mask) - n)
+    grown = top(_scores_where(mask, 0, growth_scores), n)
+    return add(kept, grown)
 
 
-def _outside(scores: Tensor, where: Tensor, value: float) -> Tensor:
-    return scores.masked_fill(~where, value)
+def _scores_where(mask: Vector, value: int, scores: Vector) -> Vector:
+    """The scores of the entries where the mask has this value, −∞ for the others."""
+    pairs = zip(mask, scores, strict=True)
+    known = [(m, None if m is None else torch.zeros_like(m) if s is None else s) for m, s in pairs]
+    return Vector(
+        [
+            None if m is None or s is None else s.masked_fill(m != value, -torch.inf)
+            for m, s in known
+        ]
+    )
 
 
 def _present(v: Vector) -> list[Tensor]:
     return [t for t in v if t is not None]
-
-
-def _pairs(scores: Vector, live: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(_present(scores), live, strict=True))
 
 
 def _refill(pattern: Vector, values: list[Tensor]) -> Vector:

@@ -26,7 +26,7 @@ from sampa.geometry import Geometry, Sphere, along
 from sampa.methods.base import MethodDefaults
 from sampa.methods.sampa import HeldGradient
 from sampa.probes import Context, Move, Probe, Rounds, Update
-from sampa.vectors import Vector, Weights, add
+from sampa.vectors import Vector, Weights, add, restrict_to
 
 
 def gaussian_direction(context: Context) -> Vector:
@@ -91,9 +91,10 @@ class MomentumSAMMethod(MethodDefaults):
         update = yield from one_perturbed_gradient(move)
         assert update.gradient is not None
         if self.decay_at == "perturbed" and v is not None and v.norm > 0:
-            return Update(add(update.gradient, self._extra_decay(context, v)))
+            extra = restrict_to(self._extra_decay(context, v), update.gradient)
+            return Update(add(update.gradient, extra))
         if self.decay_at == "after":
-            return Update(update.gradient, then=decay_after_step(context))
+            return Update(update.gradient, then=decay_after_step(context, update.gradient))
         return update
 
     def _extra_decay(self, context: Context, v: Vector) -> Vector:
@@ -103,13 +104,14 @@ class MomentumSAMMethod(MethodDefaults):
         return Vector([None if t is None else t * (-wd * rho / length) for t, wd, rho in factors])
 
 
-def decay_after_step(context: Context) -> Move:
+def decay_after_step(context: Context, gradient: Vector) -> Move:
     """Turn x (1 − η wd) − η u, which AdamW gives, into (x − η u) (1 − η wd)."""
-    x = [p.detach().clone() for p in context.x]
+    x = restrict_to(Vector([p.detach() for p in context.x]), gradient).clone()
     rates = [lr * wd for lr, wd in zip(context.lr, context.weight_decay, strict=True)]
 
     def then(weights: Weights) -> None:
         for p, before, rate in zip(weights, x, rates, strict=True):
-            p.add_(before, alpha=rate).mul_(1 - rate)
+            if before is not None:  # AdamW leaves a tensor without a gradient alone
+                p.add_(before, alpha=rate).mul_(1 - rate)
 
     return then

@@ -15,6 +15,7 @@ between    and at the other steps   the clean gradient · plus the stored flat d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from sampa.losses import Objective
 from sampa.methods.base import MethodDefaults
 from sampa.probes import Context, Probe, Rounds, Update
 from sampa.schedules import Always, Numbers, Policy
-from sampa.vectors import Vector, Weights, add, add_, orthogonal_part
+from sampa.vectors import Vector, Weights, add, add_, orthogonal_part, restrict_to
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,16 @@ class ReuseFlatDirection:
 
     alpha: float = 0.7
 
+    def __post_init__(self) -> None:
+        require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
+
     def remember(self, g: Vector, g_tilde: Vector) -> Vector | None:
         return orthogonal_part(g_tilde, g)  # g_v = g̃ − (⟨g̃, g⟩ / ‖g‖²) g
 
     def __call__(self, g: Vector, flat: Vector | None) -> Vector:
-        return g if flat is None else add(g, flat, alpha=self.alpha * g.norm / flat.norm)
+        if flat is None:
+            return g
+        return add(g, restrict_to(flat, g), alpha=self.alpha * g.norm / flat.norm)
 
 
 @dataclass(frozen=True)
