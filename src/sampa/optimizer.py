@@ -209,7 +209,8 @@ class SharpnessAware(Optimizer):
     ) -> Update | None:
         """Let the method yield rounds and answer them; None if a gradient is not finite."""
         context = self._context(weights, evaluator.batches[INCOMING])
-        rounds = self.method.rounds(context, self._method_state)
+        state = states.aligned(self._method_state, weights)
+        rounds = self.method.rounds(context, state)
         try:
             probes = next(rounds)
             while True:

@@ -55,6 +55,8 @@ def momentum(base: Optimizer, weights: Weights) -> Vector | None:
     """The momentum buffer (SGD, RMSprop) or first moment (Adam and kin); None if it has none."""
     buffers = [
         base.state.get(p, {}).get("momentum_buffer", base.state.get(p, {}).get("exp_avg"))
+        if p.requires_grad
+        else None
         for p in weights
     ]
     return Vector(buffers) if any(b is not None for b in buffers) else None

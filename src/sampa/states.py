@@ -41,6 +41,28 @@ def tensor_ids(state: Any) -> set[int]:
     return {id(t) for v in vectors if isinstance(v, Vector) for t in v if t is not None}
 
 
+def aligned(state: Any, weights: Weights) -> Any:
+    """The state with vectors that fit the weights as they are now.
+
+    Weights may have been frozen since it was made (nothing may move those any more), or added.
+    """
+    if state is None:
+        return None
+    values = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    return dataclasses.replace(state, **{k: _aligned(v, weights) for k, v in values.items()})
+
+
+def _aligned(value: Any, weights: Weights) -> Any:
+    if _is_vectors(value):
+        return tuple(_aligned(v, weights) for v in value)
+    if not isinstance(value, Vector):
+        return value
+    padded = [*value, *[None] * (len(weights) - len(value))]
+    entries = [t if p.requires_grad else None for t, p in zip(padded, weights, strict=True)]
+    same = len(value) == len(weights) and all(a is b for a, b in zip(value, entries, strict=True))
+    return value if same else Vector(entries)
+
+
 def _is_vectors(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) > 0 and isinstance(value[0], Vector)
 
@@ -53,7 +75,7 @@ def _packed(value: Any) -> Any:
 
 def _unpacked(value: Any, weights: Weights) -> Any:
     if not isinstance(value, dict):
-        return value
+        return _copied(value)
     if "vectors" in value:
         return tuple(_vector(v, weights) for v in value["vectors"])
     return _vector(value["vector"], weights)
@@ -74,3 +96,10 @@ def _vector(tensors: list[Tensor | None], weights: Weights) -> Vector:
 
 def _placed(t: Tensor | None, p: Tensor) -> Tensor | None:
     return None if t is None else t.detach().to(p.device, copy=True)
+
+
+def _copied(value: Any) -> Any:
+    """Numbers as they are, tensors of another shape than the parameters' as copies."""
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
+    return value.clone() if isinstance(value, Tensor) else value
