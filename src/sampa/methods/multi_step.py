@@ -29,8 +29,8 @@ class MultiStepSAMMethod(MethodDefaults):
     def rounds(self, context: Context, state: None) -> Rounds:
         a = 1.0 if self.project else 1 / self.steps  # in units of ρ, which groups may differ in
         d: Vector | None = None
-        for _ in range(self.steps):
-            (g,) = yield (Probe(offset(context, d), perturbed=d is not None),)
+        for k in range(self.steps):
+            (g,) = yield (Probe(offset(context, d), perturbed=k > 0),)
             if g.norm > 0:
                 climb = scale(g, a / (g.norm + context.eps))  # a g / ‖g‖
                 d = climb if d is None else add(d, climb)

@@ -134,7 +134,7 @@ class SAMPaMethod(MethodDefaults):
                 self.geometry(context, d),
                 HELD,
                 perturbed=True,
-                statistics=self.bn_pass == "perturbed",
+                statistics=self.bn_pass == "perturbed" and j == n - 1,
                 part=None if n == 1 else shard(j, n),
             )
             for j, d in enumerate(directions)
@@ -142,12 +142,12 @@ class SAMPaMethod(MethodDefaults):
 
     def _at_y(self, context: Context, move: Move | None) -> tuple[Probe, ...]:
         n = self._micro_batches(context)
-        counted = self.bn_pass == "lookahead"
+        counted = self.bn_pass == "lookahead"  # a batch counts once, with its last micro-batch
         objective = self.ascent_loss if self.shared_gradient else None
         training = tuple(
             Probe(
                 move,
-                statistics=counted,
+                statistics=counted and j == n - 1,
                 objective=objective,
                 part=None if n == 1 else shard(j, n),
             )

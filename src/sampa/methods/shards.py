@@ -3,7 +3,8 @@
 For each part B^j of the batch:  g_j = ∇f(x; B^j),  x̃_j = x + ρ g_j / ‖g_j‖,  h_j = ∇f(x̃_j; B^j)
 x_{t+1} = ModelUpdate(x, Σ_j (|B^j| / |B|) h_j)
 
-The parts are independent of each other, so both rounds have one probe per part.
+The parts are independent of each other, so both rounds have one probe per part. BatchNorm counts a
+batch once, with its last part: ranks that share the parts then agree with one that has them all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class MicroBatchSAMMethod(MethodDefaults):
         n = self.micro_batches.number(size)
         parts = [None if n == 1 else shard(j, n) for j in range(n)]
         local = not context.sync_perturbation
-        gradients = yield tuple(Probe(part=part, local=local) for part in parts)  # g_j
+        gradients = yield tuple(  # g_j
+            Probe(part=part, local=local, statistics=j == n - 1) for j, part in enumerate(parts)
+        )
         perturbed = yield tuple(
             Probe(self.geometry(context, g), perturbed=True, part=part)  # x̃_j = x + ρ g_j / ‖g_j‖
             for g, part in zip(gradients, parts, strict=True)
