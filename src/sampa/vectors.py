@@ -67,13 +67,17 @@ def global_norm(tensors: Sequence[Tensor]) -> float:
 
 
 def dot(a: Vector, b: Vector) -> float:
-    """⟨a, b⟩; an absent entry counts as zero."""
+    """⟨a, b⟩; an absent entry counts as zero, half precision is summed in float32."""
     terms = [
-        torch.dot(s.flatten(), t.flatten()).to("cpu", torch.float64)
+        torch.dot(_summable(s), _summable(t)).to("cpu", torch.float64)
         for s, t in zip(a, b, strict=True)
         if s is not None and t is not None
     ]
     return torch.stack(terms).sum().item() if terms else 0.0
+
+
+def _summable(t: Tensor) -> Tensor:
+    return t.flatten().to(torch.float32) if t.dtype in LOW_PRECISION else t.flatten()
 
 
 def cosine(a: Vector, b: Vector) -> float:
@@ -144,6 +148,13 @@ def is_rounding_noise(difference: Vector, of: Vector) -> bool:
 def restrict(v: Vector, keep: Sequence[bool]) -> Vector:
     """v on the chosen tensors, absent elsewhere."""
     return Vector([t if kept else None for t, kept in zip(v, keep, strict=True)])
+
+
+def restrict_to(v: Vector, pattern: Vector) -> Vector:
+    """v where `pattern` has an entry, absent elsewhere."""
+    if all(t is not None for t in pattern):
+        return v
+    return restrict(v, [t is not None for t in pattern])
 
 
 def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
