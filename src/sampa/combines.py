@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sampa.checks import require
 from sampa.vectors import Vector, add, mix, orthogonal_part, scale
 
 Combine = Callable[[Vector, Vector], Vector]
@@ -25,6 +27,9 @@ class Mix:
     alpha: float
     normalized: bool = False
 
+    def __post_init__(self) -> None:
+        require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
+
     def __call__(self, g: Vector, g_tilde: Vector) -> Vector:
         clean = scale(g, 1 / g.norm) if self.normalized and g.norm > 0 else g
         return mix(clean, g_tilde, self.alpha)
@@ -35,6 +40,9 @@ class SurrogateGap:
     """G = g̃ − α g⊥, with g⊥ the part of g orthogonal to g̃: GSAM (Zhuang et al., ICLR 2022)."""
 
     alpha: float
+
+    def __post_init__(self) -> None:
+        require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
 
     def __call__(self, g: Vector, g_tilde: Vector) -> Vector:
         g_perp = orthogonal_part(g, g_tilde)

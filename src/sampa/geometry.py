@@ -120,9 +120,10 @@ class Adaptive:
 
 
 def _filter_norms(w: Tensor) -> Tensor:
-    if w.ndim != 4:  # not a convolution
+    if w.ndim < 3:  # not a convolution in one, two or three dimensions
         return w.abs()
-    return torch.linalg.vector_norm(w, dim=(1, 2, 3), keepdim=True).expand_as(w)
+    axes = tuple(range(1, w.ndim))
+    return torch.linalg.vector_norm(w, dim=axes, keepdim=True).expand_as(w)
 
 
 def _layer_norm(w: Tensor) -> Tensor:

@@ -110,7 +110,8 @@ class ZeroOneBound:
 
     def __post_init__(self) -> None:
         require_choice("phi", self.phi, ("log", "tanh"))
-        require("mu", self.mu, self.mu > 0, "> 0")
+        require("mu", self.mu, 0 < self.mu < math.inf, "finite and > 0")
+        require("alpha", self.alpha, 0 < self.alpha < math.inf, "finite and > 0")
 
     def __call__(self, loss: Loss) -> Tensor:
         logits, targets = loss.need("BiSAM", "logits", "targets")

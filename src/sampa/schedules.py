@@ -53,6 +53,8 @@ class Coin:
 
     def __call__(self, context: Context, g: Vector, memory: Numbers) -> tuple[bool, Numbers]:
         if self.coins is not None:
+            enough, t = len(self.coins) > context.t, context.t + 1
+            require("len(coins)", len(self.coins), enough, f">= {t} for update number {t}")
             return bool(self.coins[context.t]), memory
         return torch.rand((), generator=context.generator()).item() < self.p(context.t), memory
 
@@ -110,6 +112,8 @@ class LargeGradient:
 
     def __post_init__(self) -> None:
         require("delta", self.delta, 0 <= self.delta < 1, "in [0, 1)")
+        for name in ("lambda1", "lambda2"):  # 0 · ∞ at one end of the run would be NaN
+            require(name, getattr(self, name), math.isfinite(getattr(self, name)), "finite")
         given = self.total_steps is None or self.total_steps > 0
         require("total_steps", self.total_steps, given, "> 0 or None")
 

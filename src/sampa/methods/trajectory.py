@@ -168,7 +168,7 @@ class MESAMethod(TrajectoryLoss):
         return MESAState(
             weights,
             tuple(
-                self.decay * v + (1 - self.decay) * b
+                self.decay * v.to(b.device) + (1 - self.decay) * b
                 for v, b in zip(state.buffers, buffers, strict=True)
             ),
         )
