@@ -74,9 +74,18 @@ def clear_gradients(weights: Weights) -> None:
 
 
 def take_gradients(weights: Weights) -> Vector:
-    """The gradients that a backward pass left, taken away from the parameters."""
+    """The gradients that a backward pass left, taken away from the parameters.
+
+    Raises:
+        RuntimeError: If one of them is sparse.
+    """
     g = Vector([p.grad for p in weights])
     clear_gradients(weights)
+    if any(t is not None and t.is_sparse for t in g):
+        raise RuntimeError(
+            "gradients must be dense, got a sparse one: norms and moves over all weights would "
+            "fill it anyway; build the layer with sparse=False"
+        )
     return g
 
 
