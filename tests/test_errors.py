@@ -170,6 +170,29 @@ def test_a_loss_under_no_grad_around_step_still_has_its_graph() -> None:
     assert torch.equal(flat(model), flat(twin))
 
 
+def test_a_sparse_gradient_is_refused() -> None:
+    model = nn.Embedding(5, 3, sparse=True)
+    optimizer = sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(RuntimeError, match="must be dense, got a sparse one.*sparse=False"):
+        optimizer.step(lambda batch: model(batch).square().mean(), torch.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("other", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("make", [sampa.Base, sampa.OptGD, *WITH_RADIUS])
+def test_weights_of_two_precisions_train_together(
+    make: Callable[..., sampa.SharpnessAware], other: torch.dtype
+) -> None:
+    weights = [nn.Parameter(torch.ones(3, dtype=t)) for t in (torch.float32, other)]
+    optimizer = make(torch.optim.SGD(weights, lr=0.05))
+
+    def loss_fn(x: Tensor) -> Tensor:
+        return torch.stack([(x * p).double().square().mean() for p in weights]).sum()
+
+    losses = [optimizer.step(loss_fn, torch.ones(3)).item() for _ in range(10)]
+    assert losses[-1] < 0.5 * losses[0]
+    assert [p.dtype for p in weights] == [torch.float32, other]
+
+
 # ---- started by torchrun -------------------------------------------------------------------------
 
 

@@ -145,6 +145,29 @@ def test_a_frozen_parameter_stays_and_the_others_train_as_without_it(method: str
     assert torch.equal(flat(model), flat(twin))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_parameter_frozen_in_the_middle_of_training_stays_where_it_was(method: str) -> None:
+    """Also where the method remembers a gradient of it."""
+    model = tiny_mlp()
+    optimizer = METHODS[method](sgd(model))
+    trajectory(optimizer, model, BATCHES[:3], cross_entropy_of(model))
+    model[0].requires_grad_(False)
+    before = flat(model[0])
+    trajectory(optimizer, model, BATCHES[3:], cross_entropy_of(model))
+    assert torch.equal(flat(model[0]), before)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_group_added_in_the_middle_of_training_is_trained(method: str) -> None:
+    model = tiny_mlp()
+    optimizer = METHODS[method](torch.optim.SGD(model[0].parameters(), lr=0.1))
+    trajectory(optimizer, model, BATCHES[:3], cross_entropy_of(model))
+    optimizer.add_param_group({"params": list(model[2].parameters()), "lr": 0.2})
+    before = [p.detach().clone() for p in model.parameters()]
+    trajectory(optimizer, model, BATCHES[3:], cross_entropy_of(model))
+    assert not any(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+
+
 class Sometimes(nn.Module):
     """`b` takes part only where the second number of the batch is positive."""
 
