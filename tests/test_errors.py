@@ -173,7 +173,7 @@ def test_a_loss_under_no_grad_around_step_still_has_its_graph() -> None:
 def test_a_sparse_gradient_is_refused() -> None:
     model = nn.Embedding(5, 3, sparse=True)
     optimizer = sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1))
-    with pytest.raises(RuntimeError, match="must be dense, got a sparse one.*sparse=False"):
+    with pytest.raises(RuntimeError, match=r"must be dense, got a sparse one.*sparse=False"):
         optimizer.step(lambda batch: model(batch).square().mean(), torch.tensor([1, 2]))
 
 
@@ -183,7 +183,7 @@ def test_weights_of_two_precisions_train_together(
     make: Callable[..., sampa.SharpnessAware], other: torch.dtype
 ) -> None:
     weights = [nn.Parameter(torch.ones(3, dtype=t)) for t in (torch.float32, other)]
-    optimizer = make(torch.optim.SGD(weights, lr=0.05))
+    optimizer = make(torch.optim.SGD(weights, lr=0.2))
 
     def loss_fn(x: Tensor) -> Tensor:
         return torch.stack([(x * p).double().square().mean() for p in weights]).sum()
