@@ -44,7 +44,7 @@ from sampa.methods.base import MethodDefaults
 from sampa.optimizer import Options, SharpnessAware
 from sampa.probes import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Rounds, Update
 from sampa.record import StepRecord
-from sampa.vectors import Vector
+from sampa.vectors import Vector, add, mix, scale
 
 __version__ = "0.1.0"
 
@@ -109,5 +109,8 @@ __all__ = [
     "VaSSO",
     "Vector",
     "ZeroOneBound",
+    "add",
     "distribute",
+    "mix",
+    "scale",
 ]

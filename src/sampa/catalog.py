@@ -64,6 +64,7 @@ def Base(base: Optimizer, **options: Unpack[Options]) -> SharpnessAware:
 def SAM(
     base: Optimizer,
     rho: Rho = 0.05,
+    *,
     geometry: Geometry = Sphere(),
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -75,6 +76,7 @@ def SAMPa(
     base: Optimizer,
     rho: Rho = 0.1,
     lam: float = 0.2,
+    *,
     direction: Direction = Fresh(),
     geometry: Geometry = Sphere(),
     ascent_loss: Objective | None = None,
@@ -121,6 +123,7 @@ def OptGD(base: Optimizer, **options: Unpack[Options]) -> SharpnessAware:
 def RandSAM(
     base: Optimizer,
     rho: Rho = 0.05,
+    *,
     direction: Callable[[Context], Vector] = gaussian_direction,
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -136,6 +139,7 @@ def OptSAM(base: Optimizer, rho: Rho = 0.05, **options: Unpack[Options]) -> Shar
 def SAMdb(
     base: Optimizer,
     rho: Rho = 0.05,
+    *,
     perturb_on: Literal["next", "previous"] = "next",
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -150,6 +154,7 @@ def ASAM(
     base: Optimizer,
     rho: Rho = 0.5,
     eta: float = 0.01,
+    *,
     normalize_bias: bool = False,
     operator: Literal["element", "filter", "layer"] = "element",
     p: float = 2,
@@ -160,7 +165,7 @@ def ASAM(
     `normalize_bias=True, eta=0` is the reading of davda54/sam and pytorch_optimizer.
     """
     select = every_parameter if normalize_bias else is_weight
-    return SAM(base, rho, Adaptive(eta, select, operator, p), **options)
+    return SAM(base, rho, geometry=Adaptive(eta, select, operator, p), **options)
 
 
 def OnNorms(select: Selection = is_normalization, inside: Geometry = Sphere()) -> Only:
@@ -171,19 +176,20 @@ def OnNorms(select: Selection = is_normalization, inside: Geometry = Sphere()) -
 def SAMON(
     base: Optimizer,
     rho: Rho = 0.5,
+    *,
     select: Selection = is_normalization,
     inside: Geometry = Sphere(),
     **options: Unpack[Options],
 ) -> SharpnessAware:
     """SAM that perturbs normalization layers only; `inside=sampa.Adaptive()` is ASAM-ON."""
-    return SAM(base, rho, OnNorms(select, inside), **options)
+    return SAM(base, rho, geometry=OnNorms(select, inside), **options)
 
 
 def FisherSAM(
     base: Optimizer, gamma: Rho = 0.1, eta: float = 1.0, **options: Unpack[Options]
 ) -> SharpnessAware:
     """SAM in a ball that the diagonal Fisher matrix measures; γ is the radius."""
-    return SAM(base, gamma, FisherBall(eta), **options)
+    return SAM(base, gamma, geometry=FisherBall(eta), **options)
 
 
 def VaSSO(
@@ -207,6 +213,7 @@ def FriendlySAM(
 def BiSAM(
     base: Optimizer,
     rho: Rho = 0.05,
+    *,
     phi: Literal["log", "tanh"] = "log",
     mu: float = 1.0,
     alpha: float = 0.1,
@@ -221,6 +228,7 @@ def MicroBatchSAM(
     base: Optimizer,
     rho: Rho = 0.05,
     micro_batch_size: int = 32,
+    *,
     num_shards: int | None = None,
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -233,6 +241,7 @@ def MultiStepSAM(
     base: Optimizer,
     rho: Rho = 0.05,
     steps: int = 3,
+    *,
     project: bool = False,
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -243,6 +252,7 @@ def MultiStepSAM(
 def MomentumSAM(
     base: Optimizer,
     rho: Rho = 3.0,
+    *,
     decay_at: Literal["clean", "perturbed", "after"] = "clean",
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -254,6 +264,7 @@ def AsyncSAM(
     base: Optimizer,
     rho: Rho = 0.05,
     tau: int = 1,
+    *,
     ascent_share: float = 1.0,
     ascent_batch: Literal["previous", "next"] = "previous",
     **options: Unpack[Options],
@@ -266,6 +277,7 @@ def SparseSAM(
     base: Optimizer,
     rho: Rho = 0.1,
     sparsity: float = 0.5,
+    *,
     mask: Literal["fisher", "dynamic"] = "fisher",
     update_freq: int = 1,
     num_samples: int = 16,
@@ -304,6 +316,7 @@ def AESAM(
     base: Optimizer,
     rho: Rho = 0.2,
     delta: float = 0.9,
+    *,
     lambda1: float = -1.0,
     lambda2: float = 1.0,
     total_steps: int | None = None,
@@ -318,6 +331,7 @@ def RST(
     base: Optimizer,
     rho: Rho = 0.05,
     p: float = 0.6,
+    *,
     schedule: str = "constant",
     total_steps: int | None = None,
     gamma: float | None = None,
@@ -335,6 +349,7 @@ def ESAM(
     rho: Rho = 0.05,
     beta: float = 0.5,
     gamma: float = 1.0,
+    *,
     swp: Literal["tensor", "element"] = "tensor",
     subset: Callable[[Context], Sequence[bool]] | None = None,
     **options: Unpack[Options],
@@ -351,6 +366,7 @@ def SAF(
     lam: float = 0.3,
     tau: float = 5.0,
     start_epoch: int = 5,
+    *,
     end_epoch: int | None = None,
     gap: int = 3,
     scale_tau2: bool = True,
@@ -373,6 +389,7 @@ def MESA(
     lam: float = 0.8,
     tau: float = 5.0,
     start_epoch: int = 5,
+    *,
     end_epoch: int | None = None,
     decay: float = 0.9995,
     scale_tau2: bool = True,
@@ -397,6 +414,7 @@ def GradNormPenalty(
     base: Optimizer,
     rho: Rho = 0.1,
     alpha: float = 0.8,
+    *,
     normalized: bool = False,
     **options: Unpack[Options],
 ) -> SharpnessAware:
@@ -411,6 +429,7 @@ def GSAM(
     base: Optimizer,
     rho: Rho = 0.04,
     alpha: float = 0.01,
+    *,
     rho_min: float | None = None,
     lr_max: float | None = None,
     lr_min: float = 0.0,
@@ -433,6 +452,7 @@ def WSAM(
     base: Optimizer,
     rho: Rho = 0.05,
     gamma: float = 0.9,
+    *,
     decouple: bool = True,
     **options: Unpack[Options],
 ) -> SharpnessAware:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,6 +28,11 @@ def require(name: str, value: Any, holds: bool, rule: str) -> None:
 def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise a ValueError unless the value is one of the choices."""
     require(name, value, value in choices, f"one of {', '.join(map(repr, choices))}")
+
+
+def require_number(name: str, value: Any, low: float, high: float, rule: str) -> None:
+    """Raise a ValueError unless the value is a number with low <= value <= high."""
+    require(name, value, isinstance(value, Real) and low <= float(value) <= high, rule)
 
 
 def radius(rho: Rho, t: int) -> float:
@@ -57,6 +63,14 @@ def require_base(base: Any) -> None:
             "base must make its step from one given gradient, got LBFGS, which evaluates the loss "
             "itself; use a first-order optimizer"
         )
+
+
+def require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise a TypeError that suggests the nearest name, if a keyword is not known."""
+    for name in given:
+        near = difflib.get_close_matches(name, list(known), n=1)
+        hint = f"did you mean {near[0]}=?" if near else f"every method takes {', '.join(known)}"
+        raise TypeError(f"{name} is not a hyper-parameter of this method or an option; {hint}")
 
 
 def require_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> None:

@@ -22,6 +22,7 @@ from sampa.checks import (
     require,
     require_base,
     require_call,
+    require_known,
     require_same_settings,
 )
 from sampa.execution.evaluate import Answer, Evaluator, LossFn, Snapshot
@@ -95,7 +96,9 @@ class SharpnessAware(Optimizer):
         save_batch: bool = True,
         max_skips: int = 100,
         sync_perturbation: bool = True,
+        **misspelled: Any,
     ) -> None:
+        require_known(misspelled, Options.__annotations__)
         require_base(base)
         require("accumulate", accumulate, accumulate >= 1, ">= 1")
         require("max_norm", max_norm, max_norm is None or max_norm > 0, "> 0 or None")

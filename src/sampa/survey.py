@@ -15,6 +15,7 @@ from sampa.checks import described
 from sampa.execution.serial import Serial
 from sampa.losses import Loss
 from sampa.optimizer import SharpnessAware
+from sampa.record import StepRecord
 
 UPDATES = 20  # enough for LookSAM's k = 5 to come round several times
 
@@ -59,17 +60,15 @@ def survey() -> list[Cost]:
     return [measure(name, factory) for name, factory in METHODS.items()]
 
 
+def probes_per_round(factory: Factory) -> int:
+    """How many gradients of a step may run at once: 2 for SAMPa, 1 for SAM."""
+    records, _ = _run(factory, updates=2)
+    return max(record.probes // record.rounds for record in records)
+
+
 def measure(name: str, factory: Factory) -> Cost:
     """Run a method on the two-weight problem and count."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(1, 1, bias=False), ScaleNorm())
-    base = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    optimizer = factory(base, executor=Serial(model), seed=0)
-    records = []
-    while len(records) <= UPDATES:
-        optimizer.step(_two_weight_loss(model), torch.randn(4, 1))
-        if optimizer.last is not None and optimizer.last.updated:
-            records.append(optimizer.last)
+    records, optimizer = _run(factory, UPDATES + 1)
     counted = records[1:]  # the first update may also set things up
     return Cost(
         name=name,
@@ -80,6 +79,22 @@ def measure(name: str, factory: Factory) -> Cost:
         hyperparameters=hyperparameters(factory),
         source=SOURCES[name],
     )
+
+
+def _run(factory: Factory, updates: int) -> tuple[list[StepRecord], SharpnessAware]:
+    """The records of some updates on the two-weight problem."""
+    generator = torch.Generator().manual_seed(0)
+    linear = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(linear.weight, 0.5)
+    model = nn.Sequential(linear, ScaleNorm())
+    base = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = factory(base, executor=Serial(model), seed=0)
+    records: list[StepRecord] = []
+    while len(records) < updates:
+        optimizer.step(_two_weight_loss(model), torch.randn(4, 1, generator=generator))
+        if optimizer.last is not None and optimizer.last.updated:
+            records.append(optimizer.last)
+    return records, optimizer
 
 
 def hyperparameters(factory: Factory) -> dict[str, Any]:

@@ -33,29 +33,29 @@ def methods(json_file: Annotated[Path | None, arg(name="json")] = None) -> None:
         keys = ("name", "probes", "rounds", "hyperparameters", "memory", "summary", "source")
         rows = [{key: dataclasses.asdict(cost)[key] for key in keys} for cost in costs]
         json_file.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-    Console().print(table(costs))
+    console = Console()
+    console.print(table(costs, narrow=console.width < NARROW))
+    if console.width < NARROW:
+        console.print("A wider terminal (or --json) also shows the defaults and their source.")
 
 
-def table(costs: list[Cost]) -> Table:
-    """The methods as a table for the terminal."""
+NARROW = 120  # columns of a terminal that cannot show everything side by side
+
+
+def table(costs: list[Cost], *, narrow: bool) -> Table:
+    """The methods as a table for the terminal; a narrow one leaves out the defaults."""
     view = Table(box=box.SIMPLE_HEAD, title="Methods, counted per update on a two-weight problem")
     view.add_column("name", style="bold", no_wrap=True)
     for column in ("probes", "rounds", "memory"):
         view.add_column(column, justify="right")
-    for column in ("what it does", "defaults", "their source"):
+    for column in ("what it does",) if narrow else ("what it does", "defaults", "their source"):
         view.add_column(column)
     for cost in costs:
-        defaults = ", ".join(f"{k}={v}" for k, v in cost.hyperparameters.items() if _is_plain(v))
-        memory = f"{cost.memory:g}P"
-        view.add_row(
-            cost.name,
-            f"{cost.probes:g}",
-            f"{cost.rounds:g}",
-            memory,
-            cost.summary,
-            defaults,
-            cost.source,
-        )
+        counts = [f"{cost.probes:g}", f"{cost.rounds:g}", f"{cost.memory:g}P"]
+        values = cost.hyperparameters.items()
+        defaults = ", ".join(f"{name}={value}" for name, value in values if _is_plain(value))
+        texts = [cost.summary] if narrow else [cost.summary, defaults, cost.source]
+        view.add_row(cost.name, *counts, *texts)
     return view
 
 

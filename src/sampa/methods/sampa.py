@@ -25,7 +25,7 @@ from itertools import chain, zip_longest
 from typing import Literal
 
 from sampa.batches import MicroBatches, shard, shares
-from sampa.checks import Rho, require, require_choice
+from sampa.checks import Rho, require, require_choice, require_number
 from sampa.directions import Direction, Fresh
 from sampa.geometry import Geometry, Sphere
 from sampa.losses import Objective
@@ -90,7 +90,7 @@ class SAMPaMethod(MethodDefaults):
     holds_batch = True
 
     def __post_init__(self) -> None:
-        require("lam", self.lam, 0 <= self.lam <= 1, "in [0, 1]")
+        require_number("lam", self.lam, 0, 1, "in [0, 1]")
         require_choice("bootstrap", self.bootstrap, ("paper", "script"))
         require_choice("bn_pass", self.bn_pass, ("lookahead", "perturbed"))
         alone = isinstance(self.direction, Fresh) and self.ascent_loss is None
