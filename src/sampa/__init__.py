@@ -34,8 +34,9 @@ from sampa.catalog import (
 )
 from sampa.checks import Rho
 from sampa.directions import Average, Fresh, Residual
+from sampa.execution.distribute import distribute
 from sampa.execution.executor import Executor
-from sampa.execution.parallel import Parallel, distribute
+from sampa.execution.parallel import Parallel
 from sampa.execution.serial import Serial
 from sampa.geometry import Adaptive, FisherBall, Masked, Only, Sphere
 from sampa.layers import ParameterInfo

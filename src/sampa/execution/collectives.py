@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
-from collections.abc import Callable
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-
-# torch 2.13 renamed all_gather_into_tensor; torch 2.10 to 2.12 only know the older name.
-_all_gather: Callable[..., Any] = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+from torch.distributed.device_mesh import DeviceMesh
 
 
 @dataclass
@@ -22,10 +24,16 @@ class Traffic:
 
     A gather sends this rank's part to each other member; a reduction is counted as the ring
     algorithm's 2 (n − 1) / n of the buffer.
+
+    Attributes:
+        gradient_bytes: Gradients.
+        header_bytes: Losses, and which parameters took part where that may vary.
+        check_bytes: Fingerprints of weights and batches, sent every so many exchanges.
     """
 
     gradient_bytes: int = 0
     header_bytes: int = 0
+    check_bytes: int = 0
 
 
 @dataclass
@@ -40,14 +48,14 @@ class Groups:
         self.data_group = self.mesh.get_group("data")
         self.branches: int = self.mesh.size(0)
         self.data_ranks: int = self.mesh.size(1)
+        self.world = self.branches * self.data_ranks
         self.branch: int = self.mesh.get_local_rank("branch")
         self.data_rank: int = self.mesh.get_local_rank("data")
 
     def gather_branches(self, buffer: Tensor) -> tuple[Tensor, dist.Work]:
         """Start gathering `buffer` of every branch, one row each."""
-        rows = buffer.new_empty(self.branches * buffer.numel())
         self.traffic.gradient_bytes += buffer.nbytes * (self.branches - 1)
-        work = _all_gather(rows, buffer, group=self.branch_group, async_op=True)
+        rows, work = self._gather(buffer, self.branches, self.branch_group)
         return rows.view(self.branches, -1), work
 
     def average_over_data(self, buffer: Tensor) -> dist.Work:
@@ -55,23 +63,64 @@ class Groups:
         buffer.div_(self.data_ranks)
         sent = 2 * (self.data_ranks - 1) * buffer.nbytes // self.data_ranks
         self.traffic.gradient_bytes += sent
-        work = dist.all_reduce(buffer, group=self.data_group, async_op=True)
+        with self.talking():
+            work = dist.all_reduce(buffer, group=self.data_group, async_op=True)
         assert work is not None
         return work
 
     def gather_headers(self, header: Tensor) -> tuple[Tensor, dist.Work]:
         """Start gathering one small tensor from every rank: shape (branches, data ranks, ...)."""
-        world = self.branches * self.data_ranks
-        rows = header.new_empty(world * header.numel())
-        self.traffic.header_bytes += header.nbytes * (world - 1)
-        work = _all_gather(rows, header, async_op=True)
+        self.traffic.header_bytes += header.nbytes * (self.world - 1)
+        rows, work = self._gather(header, self.world)
         return rows.view(self.branches, self.data_ranks, -1), work
+
+    def gather_checks(self, check: Tensor) -> Tensor:
+        """Gather one small tensor from every rank and wait: shape (branches, data ranks, ...)."""
+        self.traffic.check_bytes += check.nbytes * (self.world - 1)
+        rows, work = self._gather(check, self.world)
+        self.wait(work)
+        return rows.view(self.branches, self.data_ranks, -1)
 
     def broadcast(self, tensors: list[Tensor], branch: int) -> None:
         """Copy the tensors of a branch's first data rank to all ranks."""
         source = int(self.mesh.mesh[branch, 0])
-        for tensor in tensors:
-            dist.broadcast(tensor, src=source)
+        with self.talking():
+            for tensor in tensors:
+                dist.broadcast(tensor, src=source)
+
+    def wait(self, work: dist.Work) -> None:
+        """Wait until an exchange is complete."""
+        with self.talking():
+            work.wait()
+
+    @contextmanager
+    def talking(self) -> Iterator[None]:
+        """Say who was left alone when an exchange fails."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}) lost the "
+                "other ranks: one of them stopped, or was silent for longer than the timeout of "
+                "sampa.distribute; look for the first error in the output of the others"
+            ) from error
+
+    def _gather(
+        self, part: Tensor, members: int, group: dist.ProcessGroup | None = None
+    ) -> tuple[Tensor, dist.Work]:
+        rows = part.new_empty(members * part.numel())
+        # torch 2.13 renamed the function; torch 2.10 to 2.12 only know the older name.
+        renamed = hasattr(dist, "all_gather_single")
+        gather = dist.all_gather_single if renamed else dist.all_gather_into_tensor
+        with self.talking():
+            work = gather(rows, part, group=group, async_op=True)
+        assert work is not None
+        return rows, work
+
+
+def is_distributed() -> bool:
+    """Whether this process has joined others already."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) -> DeviceMesh:
@@ -80,9 +129,11 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
     Raises:
         ValueError: If the ranks cannot be divided into branches.
     """
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # exchanges of Python objects use the current device
     if not dist.is_initialized():
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=timeout)
+        _join(device, timeout)
+    require_same("call of sampa.distribute", everyone({"branches": branches}))
     world = dist.get_world_size()
     if branches < 1 or world % branches:
         raise ValueError(
@@ -90,13 +141,40 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
             f"processes; start with torchrun --nproc-per-node {max(branches, 1)} (or a multiple), "
             "or pass another value of branches"
         )
-    mesh = init_device_mesh(
-        device.type, (branches, world // branches), mesh_dim_names=("branch", "data")
-    )
-    for name in ("branch", "data"):
-        # A mesh's groups take torch's default of 30 minutes otherwise.
-        dist.distributed_c10d._set_pg_timeout(timeout, mesh.get_group(name))
-    return mesh
+    ranks = torch.arange(world).view(branches, -1)
+    # init_device_mesh would give its groups torch's default timeout, 30 minutes.
+    groups: list[Any] = [
+        dist.new_subgroups_by_enumeration(members.tolist(), timeout=timeout)[0]
+        for members in (ranks.T, ranks)
+    ]
+    return DeviceMesh.from_group(groups, device.type, mesh=ranks, mesh_dim_names=("branch", "data"))
+
+
+def _join(device: torch.device, timeout: datetime.timedelta) -> None:
+    if device.type == "cuda":
+        dist.init_process_group("nccl", timeout=timeout, device_id=device)
+    else:
+        _stay_on_this_machine()
+        dist.init_process_group("gloo", timeout=timeout)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Close what `_join` opened (NCCL complains otherwise), unless the program ends in an error.
+
+    After an error the other ranks may be waiting for this one: a hard exit is what ends them.
+    """
+    failed = getattr(sys, "last_value", None) is not None
+    if dist.is_initialized() and not failed:
+        dist.destroy_process_group()
+
+
+def _stay_on_this_machine() -> None:
+    """Let gloo listen on the loopback interface only, if that is where the ranks meet."""
+    if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost", "::1"):
+        loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+        if loopback:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
 
 
 def everyone(value: Any) -> list[Any]:
@@ -114,16 +192,11 @@ def require_same_model(model: nn.Module) -> None:
     """
     descriptions = everyone(
         [
-            (name, tuple(t.shape), str(t.dtype), t.requires_grad)
+            (name, tuple(t.shape), t.stride(), str(t.dtype), t.requires_grad)
             for name, t in [*model.named_parameters(), *model.named_buffers()]
         ]
     )
     require_same("model", [dict(enumerate(d)) for d in descriptions])
-
-
-def require_same_settings(settings: dict[str, Any]) -> None:
-    """Tell all ranks if their optimizers were built differently."""
-    require_same("optimizer", everyone(settings))
 
 
 def require_same(what: str, described: list[dict[Any, Any]]) -> None:

@@ -7,6 +7,7 @@ holds every branch's gradient bit for bit, and λ = 0 is nothing special.
 
 # No deferred annotations here: DDP compares those of its hook with the real types.
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sampa.execution.collectives import Groups
+
+Gradients = dict[Tensor, Tensor]
+"""The gradient of each parameter that took part in a pass."""
 
 
 @dataclass
@@ -26,38 +30,92 @@ class Bucket:
     gathering: dist.Work | None = None
     rows: Tensor | None = None  # one row per branch
 
-    def views(self, branch: int) -> dict[Tensor, Tensor]:
-        """The gradient of each parameter as computed by `branch`."""
+    def gradients(self, branch: int) -> Gradients:
+        """The gradient of each parameter as computed by `branch`.
+
+        Each is a tensor of its own, as after a backward pass in one process: a view would keep the
+        whole bucket alive, and sums over it may round differently where it is not aligned.
+        """
         assert self.rows is not None
-        flat, offset, views = self.rows[branch], 0, {}
+        flat, offset, gradients = self.rows[branch], 0, {}
         for p in self.parameters:
-            # DDP lays gradients out with their parameter's strides (channels_last included).
-            views[p] = flat.as_strided(p.shape, p.stride(), flat.storage_offset() + offset)
+            view = flat.as_strided(p.shape, gradient_stride(p), flat.storage_offset() + offset)
+            gradients[p] = view.clone()
             offset += p.numel()
-        return views
+        return gradients
+
+
+class UsedParameters:
+    """Notes which parameters get a gradient in a backward pass.
+
+    DDP fills in zeros where a parameter took no part, and a base optimizer treats "zero" and "none"
+    differently (weight decay, momentum); in one process it is none.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self._trainable = [p for p in parameters if p.requires_grad]
+        self._used: set[Tensor] = set()
+        for p in self._trainable:
+            p.register_post_accumulate_grad_hook(self._used.add)
+
+    def forget(self) -> None:
+        self._used.clear()
+
+    def unused(self) -> list[Tensor]:
+        return [p for p in self._trainable if p.requires_grad and p not in self._used]
+
+    def bitmap(self) -> Tensor:
+        """1 where a parameter was used, in an order that all ranks share."""
+        used = [p in self._used for p in self._trainable]
+        return torch.tensor(used, dtype=torch.uint8, device=self._trainable[0].device)
+
+    def select(self, bitmap: Tensor) -> set[Tensor]:
+        """The parameters that a bitmap marks."""
+        return {p for p, used in zip(self._trainable, bitmap.tolist(), strict=True) if used}
 
 
 class GradientExchange:
     """Averages over data ranks and gathers over branches, bucket by bucket, in a fixed order."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, used: UsedParameters, *, use_varies: bool) -> None:
+        self.used = used
         self._groups = groups
+        self._use_varies = use_varies
         self._buckets: list[Bucket] = []
-        self._gathers = False
+        self._gathers = self._averages = False
         self._header: tuple[Tensor, dist.Work] | None = None
+        self._loss_dtype = torch.float64
 
-    def begin(self, *, gathers: bool) -> None:
-        """Get ready for one backward pass; `gathers` says if branches answer different probes."""
-        self._buckets, self._gathers, self._header = [], gathers, None
+    def begin(self, *, gathers: bool, averages: bool) -> None:
+        """Get ready for one backward pass.
+
+        Args:
+            gathers: Whether branches answer different probes.
+            averages: Whether the data ranks of this branch share their gradient.
+        """
+        self._buckets, self._header = [], None
+        self._gathers, self._averages = gathers, averages
+        self.used.forget()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether gradients travel at all in this pass."""
+        return self._gathers or self._averages
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the reducer handed over any gradient."""
+        return bool(self._buckets)
 
     def announce(self, loss: Tensor) -> None:
         """Tell the other ranks the loss; overlaps with backward."""
+        self._loss_dtype = loss.dtype
         self._header = self._groups.gather_headers(loss.detach().double().reshape(1))
 
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook. It never blocks on this bucket's own exchange."""
         buffer = bucket.buffer()
-        averaging = self._groups.average_over_data(buffer) if self._groups.data_ranks > 1 else None
+        averaging = self._groups.average_over_data(buffer) if self._averages else None
         # A gather waits for its average. It is started here, in bucket order, not in a callback:
         # two buckets' callbacks may run in another order on another rank.
         if self._buckets:
@@ -66,37 +124,57 @@ class GradientExchange:
         if averaging is None:
             self._start_gather(self._buckets[-1])
         # The reducer need not wait: `finish` does.
-        done: torch.futures.Future[Tensor] = torch.futures.Future()
+        done: torch.futures.Future[Tensor] = torch.futures.Future(
+            devices=[buffer.device] if buffer.is_cuda else None
+        )
         done.set_result(buffer)
         return done
 
-    def finish(self, branches: int) -> tuple[list[dict[Tensor, Tensor]], list[Tensor]]:
-        """Wait for the exchange: the gradients and the losses of the first `branches` branches."""
+    def finish(self, branches: int) -> list[Gradients]:
+        """Wait for the exchange: the gradients of the first `branches` branches."""
+        uses = self._groups.gather_headers(self.used.bitmap()) if self._use_varies else None
         for bucket in self._buckets:
             self._start_gather(bucket)
         for bucket in self._buckets:
             if bucket.gathering is not None:
-                bucket.gathering.wait()
+                self._groups.wait(bucket.gathering)
         gradients = [
-            {p: g for bucket in self._buckets for p, g in bucket.views(branch).items()}
+            {p: g for bucket in self._buckets for p, g in bucket.gradients(branch).items()}
             for branch in range(branches)
         ]
-        return gradients, self.losses()[:branches]
+        self._buckets = []
+        return gradients if uses is None else self._without_unused(gradients, *uses)
 
-    def losses(self) -> list[Tensor]:
-        """The loss of each branch, averaged over its data ranks."""
+    def losses(self, branches: int) -> list[Tensor]:
+        """The loss of the first `branches` branches, averaged over their data ranks."""
         assert self._header is not None
         rows, work = self._header
-        work.wait()
-        return list(rows.mean(dim=(1, 2)))
+        self._groups.wait(work)
+        return list(rows.mean(dim=(1, 2)).to(self._loss_dtype)[:branches])
+
+    def _without_unused(
+        self, gradients: list[Gradients], uses: Tensor, work: dist.Work
+    ) -> list[Gradients]:
+        """Drop the zeros of parameters that none of the branch's data ranks used."""
+        self._groups.wait(work)
+        used = [self.used.select(bitmap) for bitmap in uses.amax(dim=1)[: len(gradients)]]
+        return [
+            {p: g for p, g in whole.items() if p in present}
+            for whole, present in zip(gradients, used, strict=True)
+        ]
 
     def _start_gather(self, bucket: Bucket) -> None:
         if bucket.rows is not None:
             return
         if bucket.averaging is not None:
-            bucket.averaging.wait()
+            self._groups.wait(bucket.averaging)
         if self._gathers:
             bucket.rows, bucket.gathering = self._groups.gather_branches(bucket.buffer)
         else:
-            # The reducer writes into its buffer again at the next pass: keep a copy.
-            bucket.rows = bucket.buffer.clone().unsqueeze(0)
+            bucket.rows = bucket.buffer.unsqueeze(0)
+
+
+def gradient_stride(p: Tensor) -> tuple[int, ...]:
+    """The layout that autograd and DDP give a gradient: its parameter's, if that has no gaps."""
+    dense = torch.empty_like(p, device="meta").stride() == p.stride()
+    return p.stride() if dense else torch.empty(p.shape, device="meta").stride()

@@ -1,0 +1,79 @@
+"""Ranks that should agree, compared: the weights bit for bit, and the batch across branches.
+
+The first exchange is checked, and one in every so many after it. What goes wrong here goes wrong
+from the first step (a loader that shuffles differently on each rank, a checkpoint loaded on one
+rank only) or for good (a bit that flipped): a sample is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sampa.batches import tensors_in
+from sampa.execution.collectives import Groups
+from sampa.vectors import Weights
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Agreement:
+    """Compares fingerprints of weights and batches between ranks, every `every` exchanges."""
+
+    def __init__(self, groups: Groups, names: Mapping[Tensor, str], every: int) -> None:
+        self._groups = groups
+        self._names = names
+        self._every = every
+        self._exchanges = 0
+
+    def check(self, weights: Weights, batch: Any) -> None:
+        """Compare, if it is time to; all ranks call it at the same point of a step.
+
+        Raises:
+            RuntimeError: On every rank, naming the parameter, or how to get equal batches.
+        """
+        is_due = self._exchanges % self._every == 0
+        self._exchanges += 1
+        if not is_due:
+            return
+        trained = [p for p in weights if p in self._names]
+        marks = [_fingerprint(p) for p in trained]
+        mark = _batch_fingerprint(batch if self._groups.branches > 1 else None)
+        found = self._groups.gather_checks(torch.stack([mark.to(marks[0].device), *marks])).cpu()
+        self._require_same_batches(found[..., 0])
+        self._require_same_weights(found[..., 1:], trained)
+
+    def _require_same_batches(self, found: Tensor) -> None:
+        """Branches must agree at each data rank; data ranks have shards of their own."""
+        for data_rank in range(self._groups.data_ranks):
+            if (found[:, data_rank] != found[0, data_rank]).any():
+                raise RuntimeError(
+                    f"the branches got different batches (data rank {data_rank}): they must see "
+                    "the same batches in the same order; write DataLoader(dataset, "
+                    "sampler=executor.sampler(dataset)) and seed random augmentation alike"
+                )
+
+    def _require_same_weights(self, found: Tensor, trained: list[Tensor]) -> None:
+        for i, p in enumerate(trained):
+            differing = (found[..., i] != found[0, 0, i]).flatten().nonzero().flatten().tolist()
+            if differing:
+                raise RuntimeError(
+                    f"the replicas differ: {self._names[p]!r} on rank(s) {differing} is not what "
+                    "rank 0 has; weights must change in optimizer.step only, or by the same "
+                    "operation on every rank (load checkpoints on all of them)"
+                )
+
+
+def _fingerprint(t: Tensor) -> Tensor:
+    """A sum over the bits: one that flipped changes it."""
+    t = torch.view_as_real(t) if t.is_complex() else t
+    return t.detach().view(_INTEGERS[t.element_size()]).sum(dtype=torch.int64)
+
+
+def _batch_fingerprint(batch: Any) -> Tensor:
+    tensors = [t for t in tensors_in(batch) if t.layout is torch.strided]
+    marks = [_fingerprint(t).cpu() * (2 * i + 1) for i, t in enumerate(tensors)]
+    return torch.stack(marks).sum() if marks else torch.tensor(0)

@@ -1,0 +1,56 @@
+"""`sampa.distribute`: the executor that fits the processes at hand."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from sampa.checks import require
+from sampa.execution.collectives import is_distributed
+from sampa.execution.executor import Executor, launched_world_size
+from sampa.execution.parallel import Parallel
+from sampa.execution.serial import Serial
+
+
+def distribute(
+    model: nn.Module,
+    branches: int = 2,
+    *,
+    find_unused_parameters: bool = False,
+    bucket_mb: float = 25,
+    timeout: float = 300,
+    check_every: int = 100,
+) -> Executor:
+    """Prepare a model for sharpness-aware training on the processes at hand.
+
+    In plain python the result is serial. Under torchrun the ranks form a mesh branch × data.
+
+    Args:
+        model: The model, on its device. Rank 0's weights are copied to all ranks.
+        branches: How many probes of a round run at once; 2 for SAMPa. 1 is plain data parallel,
+            which is what methods with one probe per round (SAM) want.
+        find_unused_parameters: Needed if some parameters take no part in some passes.
+        bucket_mb: Size of the pieces in which gradients are exchanged while backward runs; at least
+            1 with torch.compile.
+        timeout: Seconds after which a rank gives up on the others.
+        check_every: Compare weights and batches between ranks at the first exchange, and whenever
+            this many more were made.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(2, 1)
+        >>> executor = distribute(model)
+        >>> base = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> executor.mesh is None  # plain python
+        True
+    """
+    require("check_every", check_every, check_every >= 1, ">= 1")
+    if launched_world_size() == 1 and not is_distributed():
+        return Serial(model)
+    return Parallel(
+        model,
+        branches,
+        find_unused_parameters=find_unused_parameters,
+        bucket_mb=bucket_mb,
+        timeout=timeout,
+        check_every=check_every,
+    )
