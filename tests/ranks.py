@@ -10,7 +10,9 @@ import multiprocessing as mp
 import os
 import socket
 import traceback
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -71,6 +73,7 @@ def _rank_main(
     rank: int, world: int, port: int, sender: Any, function: Callable[..., Any], args: Any
 ) -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("error")  # as pytest does in its own process
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -86,10 +89,16 @@ def _rank_main(
     torch.save(outcome, buffer)
     sender.send_bytes(buffer.getvalue())
     sender.close()
-    if torch.distributed.is_initialized() and not isinstance(outcome, Failure):
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+    if not isinstance(outcome, Failure):
+        _leave_together()
     os._exit(0)
+
+
+def _leave_together() -> None:
+    """Wait for the other ranks: whoever leaves first would break off what they still exchange."""
+    if torch.distributed.is_initialized():
+        with suppress(RuntimeError):  # another rank failed, and says so itself
+            torch.distributed.barrier()
 
 
 def free_port() -> int:
