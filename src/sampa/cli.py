@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-COMMANDS = {"methods": "list all methods with their cost and defaults"}
+COMMANDS = {
+    "train": "train a recipe with a method, on one device or several",
+    "methods": "list all methods with their cost and defaults",
+}
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -30,7 +33,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     try:
         function = command(name)
-        tyro.cli(
+        code = tyro.cli(
             function,
             prog=f"sampa {name}",
             description=description(function),
@@ -40,7 +43,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"sampa {name}: {error}", file=sys.stderr)
         return 1
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def command(name: str) -> Callable[..., Any]:

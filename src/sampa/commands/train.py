@@ -1,0 +1,170 @@
+"""`sampa train`: carry out one run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from sampa.train.launch import is_launched, launch
+from sampa.train.loop import Interrupted, Settings
+from sampa.train.loop import train as carry_out
+from sampa.train.ranks import is_first
+from sampa.train.recipes import RECIPES, find_recipe
+from sampa.train.run import Run
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What `sampa train` takes.
+
+    Attributes:
+        recipe: The experiment; `--list` shows them.
+        list: List the recipes and stop.
+        method: A method, such as sgd, sam, sampa, sampa-0.1, looksam; the recipe's if not given.
+        rho: Perturbation radius.
+        lam: SAMPa's λ.
+        lr: Learning rate.
+        devices: Processes to start on this machine.
+        epochs: Passes over the data.
+        limit_steps: Stop after this many batches, to try things out.
+        batch_size: Samples a batch, over all devices of a branch.
+        seed: Of weights, order, augmentation, noise.
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+        out: Folder of the run (default: runs/RECIPE/METHOD/seed-SEED).
+        resume: Go on with the run in that folder.
+        save_every: Batches between checkpoints (default: once an epoch).
+        max_restarts: With several devices: start again from the last checkpoint after a failure.
+        amp: Half precision.
+        compile: Compile the model.
+        tensorboard: Also write TensorBoard curves.
+        threads: CPU threads a process (default: cores shared evenly).
+        device: Where the model is.
+    """
+
+    recipe: Positional[str] = ""
+    list: bool = False
+    method: str | None = None
+    rho: float | None = None
+    lam: float | None = None
+    lr: float | None = None
+    devices: int = 1
+    epochs: int | None = None
+    limit_steps: int | None = None
+    batch_size: int | None = None
+    seed: int = 0
+    data_dir: Path | None = None
+    out: Path | None = None
+    resume: bool = False
+    save_every: int | None = None
+    max_restarts: int = 0
+    amp: Literal["bf16", "fp16"] | None = None
+    compile: bool = False
+    tensorboard: bool = False
+    threads: int | None = None
+    device: str | None = None
+
+
+def train(arguments: Annotated[TrainArguments, arg(name="")]) -> int:
+    """Train a recipe with a method, on one device or several.
+
+    Examples:
+        sampa train --list
+        sampa train digits-cpu --method sampa
+        sampa train cifar10-resnet56 --method sampa --devices 2 --data-dir ~/data
+        sampa train cifar10-resnet56 --method sampa --devices 2 --resume
+        torchrun --nproc-per-node 4 -m sampa train cifar10-wrn-28-10
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after
+    saving: the same command with --resume goes on.
+
+    Args:
+        arguments: What to train and how.
+    """
+    if arguments.list or not arguments.recipe:
+        Console().print(recipe_table())
+        return 0 if arguments.list else 2
+    run = configured(arguments)
+    if arguments.devices > 1 and not is_launched():
+        return launch(arguments.devices, sys.argv[1:], arguments.max_restarts)
+    set_threads(arguments.threads)
+    out = arguments.out or default_folder(run)
+    try:
+        result = carry_out(run, settings(arguments, out))
+    except Interrupted as stopped:
+        if is_first():
+            print(f"{stopped}; saved in {out}. Go on with the same command and --resume.")
+        return 128 + stopped.signal_number
+    if is_first():
+        print(summary(run, result, out))
+    return 0
+
+
+def configured(arguments: TrainArguments) -> Run:
+    """The recipe's run with the command line's changes."""
+    run = find_recipe(arguments.recipe)
+    base = None if arguments.lr is None else {"lr": arguments.lr}
+    changes: dict[str, Any] = {
+        "method": arguments.method,
+        "rho": arguments.rho,
+        "lam": arguments.lam,
+        "epochs": arguments.epochs,
+        "base_epochs": arguments.epochs,
+        "batch_size": arguments.batch_size,
+        "seed": arguments.seed,
+        "amp": arguments.amp,
+        "compile": arguments.compile or None,
+    }
+    return run.changed(**changes).with_base(base)
+
+
+def settings(arguments: TrainArguments, out: Path) -> Settings:
+    data_dir = arguments.data_dir or os.environ.get("SAMPA_DATA_DIR")
+    return Settings(
+        out=out,
+        data_dir=None if data_dir is None else Path(data_dir),
+        resume=arguments.resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0,
+        limit_steps=arguments.limit_steps,
+        save_every=arguments.save_every,
+        device=arguments.device or default_device(),
+        tensorboard=arguments.tensorboard,
+    )
+
+
+def default_device() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+
+
+def default_folder(run: Run) -> Path:
+    return Path("runs") / run.name / run.method / f"seed-{run.seed}"
+
+
+def set_threads(threads: int | None) -> None:
+    """One share of the cores a process; sums depend on it, so run.json records it."""
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // local))
+
+
+def summary(run: Run, result: dict[str, Any], out: Path) -> str:
+    scores = ", ".join(f"{name} {value:.2f}" for name, value in result["test"].items())
+    chosen = f"epoch {result['best_epoch'] + 1}, best on validation" if run.select == "best" else ""
+    return f"{run.name} {run.method} seed {run.seed}: test {scores} ({chosen or 'last'}); {out}"
+
+
+def recipe_table() -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title="Recipes; names that end in -cpu are reduced editions")
+    for column in ("recipe", "what it is"):
+        table.add_column(column)
+    for name, recipe in RECIPES.items():
+        table.add_row(name, recipe().about)
+    return table

@@ -1,0 +1,153 @@
+"""The folder of a run: what was asked for, under which conditions, and what came out.
+
+run.json       the run, all hyper-parameters, commit, versions, machine
+metrics.jsonl  one line an epoch
+result.json    the outcome; there when the run is done
+checkpoints/   see `checkpoint`
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from sampa.checks import require
+from sampa.train.run import Run
+
+
+class RunFolder:
+    """Files of one run, written by the first rank alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._metrics = path / "metrics.jsonl"
+        self._lock: TextIO | None = None
+
+    def open(self, run: Run, *, resume: bool) -> None:
+        """Claim the folder before any work is done.
+
+        Raises:
+            ValueError: If it holds another run, or this one and `resume` is not set.
+            OSError: If it cannot be written, or another process is working in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._claim()
+        saved = self.read("run.json")
+        if saved is None:
+            self.write("run.json", {"run": run.as_json(), "conditions": conditions()})
+            return
+        require("--out", str(self.path), resume, "a new folder, or pass --resume to go on with it")
+        before = Run.from_json(saved["run"])
+        changed = [k for k, v in run.as_json().items() if before.as_json()[k] != v]
+        if changed:
+            name = changed[0]
+            raise ValueError(
+                f"{name} must be as in {self.path / 'run.json'}: {before.as_json()[name]!r}, got "
+                f"{run.as_json()[name]!r}; resume with the same settings or choose another --out"
+            )
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _claim(self) -> None:
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise OSError(
+                f"another process is working in {self.path}; wait for it or choose another --out"
+            ) from error
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        file = self.path / name
+        return json.loads(file.read_text()) if file.exists() else None
+
+    def write(self, name: str, values: dict[str, Any]) -> None:
+        """Write a JSON file, whole or not at all."""
+        file, partial = self.path / name, self.path / f".{name}.partial"
+        with partial.open("w") as handle:
+            json.dump(values, handle, indent=2)
+            handle.write("\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+        partial.rename(file)
+
+    # ---- metrics, one JSON object a line -----------------------------------------------------
+
+    def append(self, line: dict[str, Any]) -> None:
+        with self._metrics.open("a") as handle:
+            handle.write(json.dumps(line) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        if not self._metrics.exists():
+            return []
+        return [json.loads(line) for line in self._metrics.read_text().splitlines()]
+
+    def metrics_size(self) -> int:
+        """Bytes written so far, made safe on the disk; a checkpoint remembers it."""
+        if not self._metrics.exists():
+            return 0
+        with self._metrics.open("rb+") as handle:
+            os.fsync(handle.fileno())
+        return self._metrics.stat().st_size
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget the lines written after a checkpoint: the resumed run writes them again."""
+        if self._metrics.exists():
+            os.truncate(self._metrics, size)
+
+
+def conditions() -> dict[str, Any]:
+    """Under what a result was obtained: commit, versions, machine."""
+    return {
+        "commit": commit(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("sampa", "torch", "numpy")},
+        },
+        "machine": {
+            "system": platform.system(),
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        },
+        "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, with a mark if it was changed; None outside a clone."""
+    here = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

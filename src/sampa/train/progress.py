@@ -1,0 +1,60 @@
+"""What a run shows while it works: a bar on a terminal, plain lines elsewhere; on one rank."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sampa.train.ranks import is_first
+
+
+class Display:
+    """Progress of one run."""
+
+    def __init__(self, total: int, start: int, label: str) -> None:
+        self._console = Console(quiet=not is_first(), soft_wrap=True)
+        self._label, self._total, self._start = label, total, start
+        self._began = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total} {task.fields[numbers]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task(label, total=total, completed=start, numbers="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self, loss: float, accuracy: float, lr: float, rate: float) -> None:
+        """After a step: running numbers on the bar."""
+        numbers = f"loss {loss:.3f} acc {accuracy:.1f}% lr {lr:.4f} {rate:.0f}/s"
+        self._bar.update(self._task, advance=1, numbers=numbers)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, highlight=False, markup=False)
+
+    def eta(self, done: int) -> str:
+        """How long the rest will take at the pace so far."""
+        made = max(done - self._start, 1)
+        left = (time.monotonic() - self._began) / made * (self._total - done)
+        minutes, seconds = divmod(round(left), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}"

@@ -1,0 +1,47 @@
+"""The few collectives that a training loop needs; in one process they are the identity."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def is_distributed() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def rank() -> int:
+    return dist.get_rank() if is_distributed() else int(os.environ.get("RANK", "0"))
+
+
+def world_size() -> int:
+    return dist.get_world_size() if is_distributed() else int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this process writes files and talks to the terminal."""
+    return rank() == 0
+
+
+def any_rank(flag: bool) -> bool:
+    """Whether the flag is set on some rank; the same answer everywhere."""
+    if not is_distributed():
+        return flag
+    flags = torch.tensor([float(flag)])
+    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+    return bool(flags.item())
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """The sum of a small tensor over all ranks."""
+    if is_distributed():
+        dist.all_reduce(values)
+    return values
+
+
+def wait_for_all() -> None:
+    if is_distributed():
+        dist.barrier()
