@@ -10,6 +10,8 @@ from typing import Any
 
 COMMANDS = {
     "train": "train a recipe with a method, on one device or several",
+    "compare": "run a grid of methods and seeds, and print mean ± std",
+    "eval": "evaluate a finished run's checkpoint again",
     "methods": "list all methods with their cost and defaults",
 }
 
@@ -48,7 +50,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def command(name: str) -> Callable[..., Any]:
     """The function behind a command, imported only when it is called for."""
-    return getattr(importlib.import_module(f"sampa.commands.{name}"), name)
+    module = importlib.import_module(f"sampa.commands.{name}")
+    return getattr(module, name if hasattr(module, name) else "main")
 
 
 def description(function: Callable[..., Any]) -> str:

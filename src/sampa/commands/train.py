@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,6 +37,7 @@ class TrainArguments:
         epochs: Passes over the data.
         limit_steps: Stop after this many batches, to try things out.
         batch_size: Samples a batch, over all devices of a branch.
+        model_path: Folder with pretrained weights (ViT, BERT).
         seed: Of weights, order, augmentation, noise.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
         out: Folder of the run (default: runs/RECIPE/METHOD/seed-SEED).
@@ -60,6 +61,7 @@ class TrainArguments:
     epochs: int | None = None
     limit_steps: int | None = None
     batch_size: int | None = None
+    model_path: Path | None = None
     seed: int = 0
     data_dir: Path | None = None
     out: Path | None = None
@@ -123,6 +125,9 @@ def configured(arguments: TrainArguments) -> Run:
         "amp": arguments.amp,
         "compile": arguments.compile or None,
     }
+    if arguments.model_path is not None:
+        options = {**run.model.options, "path": str(arguments.model_path)}
+        changes["model"] = replace(run.model, options=options)
     return run.changed(**changes).with_base(base)
 
 

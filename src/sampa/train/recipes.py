@@ -17,8 +17,8 @@ Recipe = Callable[[], Run]
 CIFAR_MODELS = ("resnet32", "resnet56", "vgg19-bn", "densenet121", "wrn-28-2", "wrn-28-10")
 NOISE_LEVELS = (0, 20, 40, 60, 80)
 HUMAN_LABELS = ("aggre", "worse", "random1", "random2", "random3")  # of CIFAR-10N
-GLUE_RHO = {"cola": 0.01, "rte": 0.005, "stsb": 0.005}  # 0.05 for the other tasks
-GLUE_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
+GLUE_RHO = {"cola": 0.01, "rte": 0.005, "sts-b": 0.005}  # 0.05 for the other tasks
+GLUE_TASKS = ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
 GLUE_FIVE_EPOCHS = ("mrpc", "wnli")
 
 
@@ -61,7 +61,7 @@ def vit(classes: int) -> Run:
     return Run(
         name=f"cifar{classes}-vit-b-16",
         about="the paper's fine-tuning of ViT-B/16; pass pretrained weights with --model-path",
-        data=DataSpec(f"cifar{classes}"),
+        data=DataSpec(f"cifar{classes}", upscale=224),
         model=ModelSpec("vit-b-16"),
         base=BaseSpec("adamw", lr=1e-4, weight_decay=0.01),
         schedule=Schedule("cosine"),
@@ -188,7 +188,7 @@ def _all() -> list[Recipe]:
     recipes += [lambda c=c: human_noise(c) for c in HUMAN_LABELS]
     recipes += [digits_cpu, cifar10_cpu, cifar10_resnet20_cpu]
     recipes += [lambda p=p: cifar10_noise_cpu(p) for p in NOISE_LEVELS[1:]]
-    recipes += [lambda t=t: glue_cpu(t) for t in ("rte", "mrpc", "cola", "stsb")]
+    recipes += [lambda t=t: glue_cpu(t) for t in ("rte", "mrpc", "cola", "sts-b")]
     return recipes
 
 

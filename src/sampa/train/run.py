@@ -23,6 +23,7 @@ class DataSpec:
         name: cifar10, cifar100, digits, imagenet, or glue/<task>.
         size: Image side after averaging down; None keeps the original.
         subset: Number of training images drawn from the training set; None takes all.
+        upscale: Image side that the model sees, by bicubic interpolation.
         augment: Random crops after padding with 4 pixels, and horizontal flips.
         label_noise: Share of training labels replaced by another class.
         human_labels: A column of CIFAR-10N in place of the clean labels.
@@ -32,6 +33,7 @@ class DataSpec:
     name: str
     size: int | None = None
     subset: int | None = None
+    upscale: int | None = None
     augment: bool = True
     label_noise: float = 0.0
     human_labels: str | None = None

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
@@ -71,6 +71,7 @@ class ImageTask:
     batches: ImageBatches
     held_out: dict[str, tuple[Images, np.ndarray]]
     label_smoothing: float
+    upscale: int | None = None
     eval_batch_size: int = 500
     metric: str = "accuracy"
 
@@ -83,11 +84,16 @@ class ImageTask:
 
     def loss(self, model: nn.Module, batch: Any) -> sampa.Loss:
         images, labels, index = batch
-        logits = model(images).float()
+        logits = self._logits(model, images)
         per_sample = F.cross_entropy(
             logits, labels, reduction="none", label_smoothing=self.label_smoothing
         )
         return sampa.Loss(per_sample.mean(), per_sample, logits, labels, index)
+
+    def _logits(self, model: nn.Module, images: Tensor) -> Tensor:
+        if self.upscale is not None:
+            images = F.interpolate(images, size=self.upscale, mode="bicubic", antialias=True)
+        return model(images).float()
 
     @torch.inference_mode()
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
@@ -97,7 +103,7 @@ class ImageTask:
         for images, labels, _ in EvalBatches(
             data, indices, self.eval_batch_size, shard=rank(), shards=world_size()
         ):
-            logits = model(images.to(device)).float().cpu()
+            logits = self._logits(model, images.to(device)).cpu()
             best = logits.topk(min(5, self.num_classes), dim=1).indices == labels[:, None]
             loss = F.cross_entropy(logits, labels, reduction="sum")
             sums += torch.tensor(
@@ -125,6 +131,7 @@ def open_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> Ta
         ImageBatches(train, kept, run.batch_size, seed, run.data.augment, shard, shards),
         {"validation": (train, validation), "test": (test, np.arange(len(test)))},
         run.label_smoothing,
+        run.data.upscale,
     )
 
 
