@@ -22,7 +22,6 @@ from torch.nn import functional as F
 import sampa
 from sampa import HELD, INCOMING, Context, MethodDefaults, Probe, Rounds, Sphere, Update, Vector
 from sampa.methods.sampa import SAMPaMethod
-from sampa.vectors import mix
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class BlendedSAMPa(MethodDefaults):
             Probe(Sphere()(context, state.d), HELD, perturbed=True),  # x̃_t on B_t
             Probe(context.lookahead(state.g), INCOMING),  # y_{t+1} on B_{t+1}
         )
-        d = mix(g_next, g_tilde, self.beta)  # d_{t+1} = (1−β) g_{t+1} + β ∇f(x̃_t; B_t)
-        return Update(mix(g_tilde, g_next, self.lam), Blended(g_next, d))
+        d = sampa.mix(g_next, g_tilde, self.beta)  # d_{t+1} = (1−β) g_{t+1} + β ∇f(x̃_t; B_t)
+        return Update(sampa.mix(g_tilde, g_next, self.lam), Blended(g_next, d))
 
     def after_skip(self, state: Blended) -> Blended:
         return Blended()  # a gradient was not finite: start again with the next batch

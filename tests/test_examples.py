@@ -1,4 +1,4 @@
-"""The examples run, and the Python blocks of README.md and docs/usage.md do what they say.
+"""The examples run, and the Python blocks of README.md and docs do what they say.
 
 Blocks fenced as ```python are run. The blocks of one section (`## ...`) run one after the other in
 one namespace, after the page's beginning (the blocks before the first section). Blocks fenced as
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.ranks import run_ranks
 
@@ -135,6 +135,29 @@ def test_recipe_runs(recipe: Section, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_recipe_runs_on_ranks(recipe: Section, tmp_path: Path) -> None:
     blocks = [*USAGE.blocks, *recipe.blocks]
     run_ranks(recipe.ranks, execute_on_rank, blocks, recipe.page, str(tmp_path))
+
+
+TUTORIAL = "docs/own-method.md"
+TUTORIAL_BLOCKS = [block for section in sections(TUTORIAL) for block in section.blocks]
+
+
+def tutorial_weights() -> Tensor:
+    """What the page trains; its blocks are one script."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    execute(TUTORIAL_BLOCKS, TUTORIAL, namespace)
+    return namespace["weights"]
+
+
+@pytest.mark.dist
+def test_tutorial_trains_the_same_weights_in_one_process_and_on_two() -> None:
+    (one,) = run_ranks(1, tutorial_weights)
+    assert all(torch.equal(one, weights) for weights in run_ranks(2, tutorial_weights))
+
+
+def test_classes_of_the_tutorial_are_those_of_the_example() -> None:
+    example = (ROOT / "examples" / "own_method.py").read_text()
+    shown = ["@dataclass" + b.split("@dataclass", 1)[1] for b in TUTORIAL_BLOCKS if "(frozen" in b]
+    assert [block in example for block in shown] == [True, True, False]  # the last is a piece
 
 
 def readme_namespace() -> dict[str, Any]:
