@@ -7,6 +7,7 @@ SAMPa paper where it lists one, else the authors'; docs/methods says which.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, Unpack
@@ -233,6 +234,8 @@ def MicroBatchSAM(
     **options: Unpack[Options],
 ) -> SharpnessAware:
     """mSAM: one perturbation per micro-batch, given by their size or by their number."""
+    require("micro_batch_size", micro_batch_size, micro_batch_size >= 1, ">= 1")
+    require("num_shards", num_shards, num_shards is None or num_shards >= 1, ">= 1 or None")
     method = MicroBatchSAMMethod(rho, MicroBatches(micro_batch_size, num_shards))
     return SharpnessAware(base, method, **options)
 
@@ -339,6 +342,7 @@ def RST(
     **options: Unpack[Options],
 ) -> SharpnessAware:
     """SAM or the base optimizer by a coin; with `gamma`, G-RST's mix in place of SAM's gradient."""
+    require("gamma", gamma, gamma is None or math.isfinite(gamma), "finite or None")
     combine: Combine = replace if gamma is None else Mix(gamma)
     policy = Coin(Probability(p, schedule, total_steps), coins)
     return SharpnessAware(base, SAMMethod(rho, when=policy, combine=combine), **options)

@@ -10,6 +10,7 @@ record is missing (dropped, or drawn twice) are left out of the KL term.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -35,9 +36,11 @@ class TrajectoryLoss(MethodDefaults):
     scale_tau2: bool = True
 
     def __post_init__(self) -> None:
-        require("lam", self.lam, self.lam >= 0, ">= 0")
-        require("tau", self.tau, self.tau > 0, "> 0")
+        require("lam", self.lam, 0 <= self.lam < math.inf, "finite and >= 0")
+        require("tau", self.tau, 0 < self.tau < math.inf, "finite and > 0")
         require("start_epoch", self.start_epoch, self.start_epoch >= 0, ">= 0")
+        ends = self.end_epoch is None or self.end_epoch >= 0
+        require("end_epoch", self.end_epoch, ends, ">= 0 or None")
 
     def is_active(self, epoch: int) -> bool:
         before_end = self.end_epoch is None or epoch < self.end_epoch
