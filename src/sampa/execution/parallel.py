@@ -195,7 +195,7 @@ class Parallel:
         the first arrangement again, would differ from one that was not interrupted.
         """
         if not self._buckets_are_final:
-            rehearsal = dataclasses.replace(probe, statistics=False, observe=None)
+            rehearsal = dataclasses.replace(probe, statistics=False, objective=None, observe=None)
             self._exchange.begin(gathers=False, averages=True)
             self._backward(rehearsal, number, evaluator)
             self._exchanged((rehearsal,), evaluator.weights)
