@@ -1,42 +1,64 @@
-"""Methods with one probe a round, on two branches: the result of one process, and a hint."""
+"""Every method on two branches gives the result of one process; an idle branch is pointed out."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
 
 import sampa
 from tests.distributed import training
-from tests.distributed.training import Outcome, Run, Session, differences, serial
-from tests.problems import METHODS
+from tests.distributed.training import Outcome, Run, Session, differences, rich_loss, serial
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 
-ONE_PROBE = [name for name in METHODS if not name.startswith("sampa")]
+# What makes a method do its own thing within a few short epochs.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "esam": {"gamma": 0.5},
+    "mesa": {"start_epoch": 1},
+    "msam": {"micro_batch_size": 4},
+    "saf": {"start_epoch": 1, "gap": 1},
+    "sampa+msam": {"micro_batches": sampa.MicroBatches(4)},
+    "ssam-d": {"epochs": 5},
+}
 
 
-def train_and_listen(run: Run) -> tuple[Outcome, list[warnings.WarningMessage]]:
+def train_and_listen(run: Run) -> tuple[Outcome, list[tuple[str, str]]]:
+    """Train, and bring back the warnings with the file that they point at."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        return training.train(run), [(str(w.message), w.filename) for w in heard]
+        outcome = training.train(run)
+    return outcome, [(str(w.message), w.filename) for w in heard]
 
 
-@pytest.mark.parametrize("name", ONE_PROBE)
-def test_a_method_of_one_probe_a_round_matches_serial_on_two_branches(name: str) -> None:
-    run = Run(steps=21, make=METHODS[name])
+@pytest.mark.parametrize("name", sampa.METHODS)
+def test_every_method_on_two_branches_matches_serial_bitwise(name: str) -> None:
+    run = Run(
+        steps=16,
+        make=sampa.METHODS[name],
+        options=OPTIONS.get(name, {}),
+        loss=rich_loss,
+        epoch_length=4,
+    )
     expected = serial(run)
     for outcome, _ in run_ranks(2, train_and_listen, run):
         assert differences(outcome, expected) == []
 
 
-@pytest.mark.parametrize("name", ONE_PROBE)
+@pytest.mark.parametrize("name", ["base", "sam", "sam-db", "optgd", "optsam", "randsam"])
 def test_an_idle_branch_is_pointed_out_once_with_what_to_write(name: str) -> None:
-    for _, heard in run_ranks(2, train_and_listen, Run(steps=11, make=METHODS[name])):
+    for _, heard in run_ranks(2, train_and_listen, Run(steps=11, make=sampa.METHODS[name])):
         assert len(heard) == 1
         assert "use sampa.distribute(model, branches=1)" in heard[0][0]
+
+
+@pytest.mark.parametrize("options", [{}, {"bootstrap": "script"}], ids=str)
+def test_sampa_keeps_both_branches_busy(options: dict[str, Any]) -> None:
+    for _, heard in run_ranks(2, train_and_listen, Run(steps=5, options=options)):
+        assert heard == []
 
 
 def test_the_hint_points_at_the_line_that_calls_step() -> None:
@@ -45,11 +67,8 @@ def test_the_hint_points_at_the_line_that_calls_step() -> None:
 
 
 def train_with_scheduler(run: Run) -> list[str]:
-    """A scheduler wraps `step` once more."""
-    import torch
-
     session = Session(run)
-    torch.optim.lr_scheduler.StepLR(session.optimizer, 10)
+    torch.optim.lr_scheduler.StepLR(session.optimizer, 10)  # wraps `step` once more
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         session.advance(5)
@@ -58,9 +77,3 @@ def train_with_scheduler(run: Run) -> list[str]:
 
 def test_the_hint_points_at_the_same_line_under_a_scheduler() -> None:
     assert run_ranks(2, train_with_scheduler, Run(make=sampa.SAM)) == [[training.__file__]] * 2
-
-
-def test_sampa_on_two_branches_gives_no_hint() -> None:
-    for options in ({}, {"bootstrap": "script"}):
-        run = replace(Run(steps=5), options=options)
-        assert [heard for _, heard in run_ranks(2, train_and_listen, run)] == [[], []]
