@@ -1,11 +1,8 @@
 """Published weights in our ResNets, on the real test images of CIFAR-10."""
 
-import io
 import os
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -34,14 +31,12 @@ def checkpoint(name: str) -> Path:
 @pytest.fixture(scope="module")
 def test_images() -> tuple[Tensor, Tensor]:
     """The 10,000 test images, normalized, and their classes."""
-    image = pytest.importorskip("PIL.Image")
-    with zipfile.ZipFile(data("cifar10", "cifar10-test.zip")) as z:
-        strips = sorted(n for n in z.namelist() if n.startswith("strips/"))
-        pixels = [np.asarray(image.open(io.BytesIO(z.read(n))).convert("RGB")) for n in strips]
-        labels = np.frombuffer(z.read("labels.bin"), np.uint8)
-    x = torch.from_numpy(np.concatenate(pixels).reshape(-1, 32, 32, 3)).permute(0, 3, 1, 2) / 255
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
-    return (x - mean) / std, torch.from_numpy(labels.astype(np.int64))
+    pytest.importorskip("PIL")
+    from sampa.train.data.batches import Normalize
+    from sampa.train.data.strips import read_strips
+
+    images, labels, _ = read_strips(data("cifar10", "cifar10-test.zip"), 10_000)
+    return Normalize(MEAN, STD)(images), torch.from_numpy(labels)
 
 
 def correct(name: str, x: Tensor, y: Tensor) -> int:
