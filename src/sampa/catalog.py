@@ -187,10 +187,18 @@ def SAMON(
 
 
 def FisherSAM(
-    base: Optimizer, gamma: Rho = 0.1, eta: float = 1.0, **options: Unpack[Options]
+    base: Optimizer,
+    gamma: Rho = 0.1,
+    eta: float = 1.0,
+    *,
+    euclidean: bool = False,
+    **options: Unpack[Options],
 ) -> SharpnessAware:
-    """SAM in a ball that the diagonal Fisher matrix measures; γ is the radius."""
-    return SAM(base, gamma, geometry=FisherBall(eta), **options)
+    """SAM in a ball that the diagonal Fisher matrix measures; γ is the radius.
+
+    `euclidean=True` gives the move the length γ, as another re-implementation does.
+    """
+    return SAM(base, gamma, geometry=FisherBall(eta, euclidean), **options)
 
 
 def VaSSO(
@@ -305,13 +313,15 @@ def LookSAM(
     rho: Rho = 0.05,
     k: int = 5,
     alpha: float = 0.7,
+    *,
+    per_tensor: bool = False,
     **options: Unpack[Options],
 ) -> SharpnessAware:
     """SAM every k steps; between them the stored flat direction is reused.
 
     α = 0.7 was tuned for ViT; for ResNets on CIFAR the Momentum-SAM authors report that 0.1 suits.
     """
-    method = SAMMethod(rho, when=Every(k), between=ReuseFlatDirection(alpha))
+    method = SAMMethod(rho, when=Every(k), between=ReuseFlatDirection(alpha, per_tensor))
     return SharpnessAware(base, method, **options)
 
 
@@ -339,12 +349,17 @@ def RST(
     total_steps: int | None = None,
     gamma: float | None = None,
     coins: Sequence[bool] | None = None,
+    normalized: bool = False,
+    warmup: int = 0,
     **options: Unpack[Options],
 ) -> SharpnessAware:
-    """SAM or the base optimizer by a coin; with `gamma`, G-RST's mix in place of SAM's gradient."""
+    """SAM or the base optimizer by a coin; with `gamma`, G-RST's mix in place of SAM's gradient.
+
+    `normalized=True` mixes in g / ‖g‖, as the authors' code does by default.
+    """
     require("gamma", gamma, gamma is None or math.isfinite(gamma), "finite or None")
-    combine: Combine = replace if gamma is None else Mix(gamma)
-    policy = Coin(Probability(p, schedule, total_steps), coins)
+    combine: Combine = replace if gamma is None else Mix(gamma, normalized)
+    policy = Coin(Probability(p, schedule, total_steps), coins, warmup)
     return SharpnessAware(base, SAMMethod(rho, when=policy, combine=combine), **options)
 
 
@@ -437,6 +452,7 @@ def GSAM(
     rho_min: float | None = None,
     lr_max: float | None = None,
     lr_min: float = 0.0,
+    minimize_fp: bool = True,
     **options: Unpack[Options],
 ) -> SharpnessAware:
     """SAM's gradient less α of the clean gradient's orthogonal part.
@@ -448,7 +464,7 @@ def GSAM(
     schedule = None
     if rho_min is not None and lr_max is not None:
         schedule = RadiusFromRate(rho_min, lr_max, lr_min)
-    method = SAMMethod(rho, combine=SurrogateGap(alpha), radius=schedule)
+    method = SAMMethod(rho, combine=SurrogateGap(alpha, minimize_fp), radius=schedule)
     return SharpnessAware(base, method, **options)
 
 

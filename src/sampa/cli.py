@@ -12,6 +12,8 @@ COMMANDS = {
     "train": "train a recipe with a method, on one device or several",
     "compare": "run a grid of methods and seeds, and print mean ± std",
     "eval": "evaluate a finished run's checkpoint again",
+    "report": "make one HTML page from finished runs",
+    "demo": "compare SGD, SAM and SAMPa on digits, in a minute or two",
     "methods": "list all methods with their cost and defaults",
 }
 

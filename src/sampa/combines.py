@@ -37,13 +37,21 @@ class Mix:
 
 @dataclass(frozen=True)
 class SurrogateGap:
-    """G = g̃ − α g⊥, with g⊥ the part of g orthogonal to g̃: GSAM (Zhuang et al., ICLR 2022)."""
+    """G = g̃ − α g⊥, with g⊥ the part of g orthogonal to g̃: GSAM (Zhuang et al., ICLR 2022).
+
+    With `minimize_fp=False`, G = g + α g̃⊥ with g̃⊥ the part of g̃ orthogonal to g, as the authors'
+    other published code offers.
+    """
 
     alpha: float
+    minimize_fp: bool = True
 
     def __post_init__(self) -> None:
         require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
 
     def __call__(self, g: Vector, g_tilde: Vector) -> Vector:
+        if not self.minimize_fp:
+            tilde_perp = orthogonal_part(g_tilde, g)
+            return g if tilde_perp is None else add(g, tilde_perp, alpha=self.alpha)
         g_perp = orthogonal_part(g, g_tilde)
         return g_tilde if g_perp is None else add(g_tilde, g_perp, alpha=-self.alpha)

@@ -135,9 +135,13 @@ class FisherBall:
     """Fisher-SAM's ball, in the metric of the diagonal Fisher matrix (Kim et al., ICML 2022).
 
     F⁻¹ = 1 / (1 + η g²);   x̃ = x + γ F⁻¹ g / √(Σ F⁻¹ g²), with γ in the place of ρ.
+
+    `euclidean` divides by ‖F⁻¹ g‖ instead, so that the move always has length γ; one of two public
+    re-implementations does that.
     """
 
     eta: float = 1.0
+    euclidean: bool = False
 
     def __post_init__(self) -> None:
         require("eta", self.eta, 0 <= self.eta < math.inf, "finite and >= 0")
@@ -145,7 +149,7 @@ class FisherBall:
     def __call__(self, context: Context, direction: Vector) -> Move | None:
         step = direction.map(lambda g: g / (1 + self.eta * g.square()))  # F⁻¹ g
         root = direction.map(lambda g: g / (1 + self.eta * g.square()).sqrt())  # √(F⁻¹) g
-        return along(context, step, root.norm)
+        return along(context, step, step.norm if self.euclidean else root.norm)
 
     def wrt(self, context: Context) -> None:
         return None

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 
@@ -32,8 +31,8 @@ def frozen_statistics(model: nn.Module | None) -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(model: nn.Module | None) -> Iterator[None]:
-    """Let BatchNorm use its running statistics and dropout do nothing inside the block."""
-    with _overridden(model, (_BatchNorm, _DropoutNd), "training", False):
+    """Let all layers behave as in evaluation inside the block: BatchNorm, dropout, attention."""
+    with _overridden(model, (nn.Module,), "training", False):
         yield
 
 

@@ -44,6 +44,8 @@ class Probe:
         statistics: Whether this pass counts in BatchNorm's running statistics. None means "if it is
             not perturbed", so that each batch counts once, next to the weights that are evaluated.
         part: Which samples of the batch to evaluate; None takes them all.
+        share: The share of the batch's samples that are evaluated, which weights the probe in the
+            batch's loss; 0 leaves it out of the step's record (a pass for another purpose).
         objective: What to differentiate instead of the training loss.
         observe: Told what `loss_fn` returned, detached, once per micro-batch, where the probe is
             evaluated; so only a probe that is alone in its round may carry it.
@@ -59,6 +61,7 @@ class Probe:
     perturbed: bool = False
     statistics: bool | None = None
     part: Callable[[Any], Any] | None = None
+    share: float = 1.0
     objective: Objective | None = None
     observe: Callable[[Loss], None] | None = None
     wrt: Sequence[bool] | None = None

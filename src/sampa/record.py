@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Answer
@@ -62,12 +63,13 @@ class Journal:
         self.passes = 0  # forward passes, which number the probes' randomness
         self.rounds = 0
         self.widest_round = 0
-        self.clean_losses: dict[Batch, float] = {}
-        self._perturbed_losses: dict[Batch, float] = {}
+        self.clean_losses: dict[Batch, float] = {}  # at the first round that saw the whole batch
+        self._perturbed_losses: dict[Batch, float] = {}  # at the last one
         self._losses: list[Tensor] = []
         self._norms: list[float] = []
-        self._gradients: list[Vector] = []
+        self._gradients: list[Vector] = []  # the first and the last
         self._reported: Tensor | None = None
+        self._reports_clean = False
 
     @property
     def probes(self) -> int:
@@ -82,13 +84,34 @@ class Journal:
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
         for probe, answer, gradient in zip(probes, answers, gradients, strict=True):
-            kind = self._perturbed_losses if probe.perturbed else self.clean_losses
-            kind.setdefault(probe.batch, answer.loss.item())
-            if probe.batch is INCOMING and (self._reported is None or not probe.perturbed):
-                self._reported = answer.loss
             self._losses.append(answer.loss)
             self._norms.append(gradient.norm)
-            self._gradients = [*self._gradients[:1], gradient]
+            if probe.share > 0:
+                self._gradients = [*self._gradients[:1], gradient]
+        seen: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
+        for probe, answer in zip(probes, answers, strict=True):
+            if probe.share > 0:
+                place = seen.setdefault((probe.batch, probe.perturbed), [])
+                place.append((probe.share, answer.loss))
+        for (batch, perturbed), losses in seen.items():
+            self._note_batch(batch, perturbed, losses)
+
+    def _note_batch(
+        self, batch: Batch, perturbed: bool, losses: Sequence[tuple[float, Tensor]]
+    ) -> None:
+        """The loss on a batch from the parts of it that one round saw, weighted by their shares."""
+        share = sum(share for share, _ in losses)
+        loss = losses[0][1]
+        if len(losses) > 1:
+            loss = torch.stack([part * loss for part, loss in losses]).sum() / share
+        if batch is INCOMING and (self._reported is None or not (perturbed or self._reports_clean)):
+            self._reported, self._reports_clean = loss, not perturbed
+        if abs(share - 1) > 1e-9:
+            return  # not the whole batch: comparable with nothing
+        if perturbed:
+            self._perturbed_losses[batch] = loss.item()
+        else:
+            self.clean_losses.setdefault(batch, loss.item())
 
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one.

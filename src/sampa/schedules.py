@@ -46,12 +46,21 @@ class Every:
 
 @dataclass(frozen=True)
 class Coin:
-    """With probability p(t), or as `coins` say: RST. One coin an update, the same on all ranks."""
+    """With probability p(t), or as `coins` say: RST. One coin an update, the same on all ranks.
+
+    Never in the first `warmup` updates, as the authors' code does in its warm-up epochs.
+    """
 
     p: Callable[[int], float]
     coins: Sequence[bool] | None = None
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        require("warmup", self.warmup, self.warmup >= 0, ">= 0")
 
     def __call__(self, context: Context, g: Vector, memory: Numbers) -> tuple[bool, Numbers]:
+        if context.t < self.warmup:
+            return False, memory
         if self.coins is not None:
             enough, t = len(self.coins) > context.t, context.t + 1
             require("len(coins)", len(self.coins), enough, f">= {t} for update number {t}")

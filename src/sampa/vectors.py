@@ -138,6 +138,17 @@ def orthogonal_part(a: Vector, b: Vector) -> Vector | None:
     return None if is_rounding_noise(part, a) else part
 
 
+def each_tensor(
+    function: Callable[[Vector, Vector], Vector | None], a: Vector, b: Vector
+) -> Vector:
+    """`function` of each pair of tensors on its own; a's tensor where b's is absent."""
+    entries: list[Tensor | None] = []
+    for s, t in zip(a, b, strict=True):
+        alone = None if s is None or t is None else function(Vector([s]), Vector([t]))
+        entries.append(s if t is None else None if alone is None else alone.tensors[0])
+    return Vector(entries)
+
+
 def is_rounding_noise(difference: Vector, of: Vector) -> bool:
     """Whether a difference formed from `of` is zero up to rounding."""
     precisions = [torch.finfo(t.dtype).eps for t in of if t is not None]

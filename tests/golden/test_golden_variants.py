@@ -1,4 +1,4 @@
-"""The variants of SAM on the four-weight quadratic, against numbers computed without this library."""
+"""The variants of SAM on the four-weight quadratic, against numbers made without this library."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class AsyncSAMMethod(MethodDefaults):
     def rounds(self, context: Context, state: HeldGradient) -> Rounds:
         # A part of the batch is not the whole batch: then the descent pass counts its statistics.
         whole = self.ascent_share == 1.0
-        ascent = Probe(part=None if whole else first_samples(self.ascent_share), statistics=whole)
+        part = None if whole else first_samples(self.ascent_share)
+        ascent = Probe(part=part, share=self.ascent_share, statistics=whole)
         if self.tau == 0:
             (a,) = yield (ascent,)
             (g_tilde,) = yield (self._descent(context, a, statistics=not whole),)

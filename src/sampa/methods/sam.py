@@ -28,7 +28,7 @@ from sampa.losses import Objective
 from sampa.methods.base import MethodDefaults
 from sampa.probes import Context, Probe, Rounds, Update
 from sampa.schedules import Always, Numbers, Policy
-from sampa.vectors import Vector, Weights, add, add_, orthogonal_part, restrict_to
+from sampa.vectors import Vector, Weights, add, add_, each_tensor, orthogonal_part, restrict_to
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,31 @@ class SAMState:
 
 @dataclass(frozen=True)
 class ReuseFlatDirection:
-    """G = g + α (‖g‖ / ‖g_v‖) g_v between two SAM steps: LookSAM (Liu et al., CVPR 2022)."""
+    """G = g + α (‖g‖ / ‖g_v‖) g_v between two SAM steps: LookSAM (Liu et al., CVPR 2022).
+
+    The inner product and norms are global, as in the paper; `per_tensor` takes each tensor on its
+    own, as some published code does.
+    """
 
     alpha: float = 0.7
+    per_tensor: bool = False
 
     def __post_init__(self) -> None:
         require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
 
     def remember(self, g: Vector, g_tilde: Vector) -> Vector | None:
+        if self.per_tensor:
+            return each_tensor(orthogonal_part, g_tilde, g)
         return orthogonal_part(g_tilde, g)  # g_v = g̃ − (⟨g̃, g⟩ / ‖g‖²) g
 
     def __call__(self, g: Vector, flat: Vector | None) -> Vector:
         if flat is None:
             return g
-        return add(g, restrict_to(flat, g), alpha=self.alpha * g.norm / flat.norm)
+        flat = restrict_to(flat, g)
+        return each_tensor(self._reused, g, flat) if self.per_tensor else self._reused(g, flat)
+
+    def _reused(self, g: Vector, flat: Vector) -> Vector:
+        return g if flat.norm == 0 else add(g, flat, alpha=self.alpha * g.norm / flat.norm)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class SAMPaMethod(MethodDefaults):
         climbs = state.climbed or (state.g,)
         d, memory = self.direction(climbs[0], state.direction)
         # x̃_t = x_t + ρ g_t / ‖g_t‖
-        at_x = self._at_x_tilde(context, (d, *climbs[1:]))
+        at_x = self._at_x_tilde(context, (d, *climbs[1:]), state.shares)
         # y_{t+1} = ModelUpdate_{m_t}(x_t, g_t)
         at_y = self._at_y(context, context.lookahead(state.g))
         gradients = yield alternate(at_x, at_y)
@@ -127,7 +127,9 @@ class SAMPaMethod(MethodDefaults):
         # Either batch may be the bad one: drop both and start again with the next.
         return SAMPaState()
 
-    def _at_x_tilde(self, context: Context, directions: Sequence[Vector]) -> tuple[Probe, ...]:
+    def _at_x_tilde(
+        self, context: Context, directions: Sequence[Vector], weights: Sequence[float]
+    ) -> tuple[Probe, ...]:
         n = len(directions)
         return tuple(
             Probe(
@@ -136,12 +138,14 @@ class SAMPaMethod(MethodDefaults):
                 perturbed=True,
                 statistics=self.bn_pass == "perturbed" and j == n - 1,
                 part=None if n == 1 else shard(j, n),
+                share=share,
             )
-            for j, d in enumerate(directions)
+            for j, (d, share) in enumerate(zip(directions, weights, strict=True))
         )
 
     def _at_y(self, context: Context, move: Move | None) -> tuple[Probe, ...]:
         n = self._micro_batches(context)
+        weights = (1.0,) if n == 1 else shares(context.batch_size(), n)
         counted = self.bn_pass == "lookahead"  # a batch counts once, with its last micro-batch
         objective = self.ascent_loss if self.shared_gradient else None
         training = tuple(
@@ -150,12 +154,13 @@ class SAMPaMethod(MethodDefaults):
                 statistics=counted and j == n - 1,
                 objective=objective,
                 part=None if n == 1 else shard(j, n),
+                share=share,
             )
-            for j in range(n)
+            for j, share in enumerate(weights)
         )
         if self.ascent_loss is None or self.shared_gradient:
             return training
-        return (*training, Probe(move, statistics=False, objective=self.ascent_loss))
+        return (*training, Probe(move, share=0.0, statistics=False, objective=self.ascent_loss))
 
     def _held(
         self, context: Context, gradients: Sequence[Vector], memory: Vector | None

@@ -30,11 +30,13 @@ class MicroBatchSAMMethod(MethodDefaults):
         n = self.micro_batches.number(size)
         parts = [None if n == 1 else shard(j, n) for j in range(n)]
         local = not context.sync_perturbation
+        weights = shares(size, n)
         gradients = yield tuple(  # g_j
-            Probe(part=part, local=local, statistics=j == n - 1) for j, part in enumerate(parts)
+            Probe(part=part, share=share, local=local, statistics=j == n - 1)
+            for j, (part, share) in enumerate(zip(parts, weights, strict=True))
         )
-        perturbed = yield tuple(
-            Probe(self.geometry(context, g), perturbed=True, part=part)  # x̃_j = x + ρ g_j / ‖g_j‖
-            for g, part in zip(gradients, parts, strict=True)
+        perturbed = yield tuple(  # x̃_j = x + ρ g_j / ‖g_j‖
+            Probe(self.geometry(context, g), perturbed=True, part=part, share=share)
+            for g, part, share in zip(gradients, parts, weights, strict=True)
         )
-        return Update(weighted_sum(perturbed, shares(size, n)))  # Σ_j (|B^j| / |B|) h_j
+        return Update(weighted_sum(perturbed, weights))  # Σ_j (|B^j| / |B|) h_j

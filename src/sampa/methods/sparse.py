@@ -85,7 +85,7 @@ class SparseSAMMethod(MethodDefaults):
         fisher: Vector | None = None
         for i in range(min(self.num_samples, context.batch_size())):
             one = samples(torch.tensor([i]))
-            (g,) = yield (Probe(part=one, evaluation=True, statistics=False),)
+            (g,) = yield (Probe(part=one, share=0.0, evaluation=True, statistics=False),)
             squared = g.map(torch.square)
             fisher = squared if fisher is None else add(fisher, squared)
         assert fisher is not None
