@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from sampa.train.launch import is_launched, launch
-from sampa.train.loop import Interrupted, Settings
+from sampa.train.launch import end_with_launcher, is_launched, launch, set_threads
+from sampa.train.loop import Interrupted, Settings, checked_method
 from sampa.train.loop import train as carry_out
 from sampa.train.ranks import is_first
 from sampa.train.recipes import RECIPES, find_recipe
@@ -95,8 +95,11 @@ def train(arguments: Annotated[TrainArguments, arg(name="")]) -> int:
         Console().print(recipe_table())
         return 0 if arguments.list else 2
     run = configured(arguments)
+    checked_method(run)
     if arguments.devices > 1 and not is_launched():
         return launch(arguments.devices, sys.argv[1:], arguments.max_restarts)
+    if is_launched():
+        end_with_launcher()
     set_threads(arguments.threads)
     out = arguments.out or default_folder(run)
     try:
@@ -154,16 +157,11 @@ def default_folder(run: Run) -> Path:
     return Path("runs") / run.name / run.method / f"seed-{run.seed}"
 
 
-def set_threads(threads: int | None) -> None:
-    """One share of the cores a process; sums depend on it, so run.json records it."""
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // local))
-
-
 def summary(run: Run, result: dict[str, Any], out: Path) -> str:
     scores = ", ".join(f"{name} {value:.2f}" for name, value in result["test"].items())
-    chosen = f"epoch {result['best_epoch'] + 1}, best on validation" if run.select == "best" else ""
-    return f"{run.name} {run.method} seed {run.seed}: test {scores} ({chosen or 'last'}); {out}"
+    is_best = run.select == "best" and result["best_epoch"] >= 0
+    chosen = f"epoch {result['best_epoch'] + 1}, best on validation" if is_best else "last"
+    return f"{run.name} {run.method} seed {run.seed}: test {scores} ({chosen}); {out}"
 
 
 def recipe_table() -> Table:

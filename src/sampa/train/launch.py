@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
+
+import torch
 
 from sampa.checks import require
 from sampa.execution.executor import launched_world_size
@@ -14,17 +21,34 @@ def is_launched() -> bool:
     return launched_world_size() > 1
 
 
+def set_threads(threads: int | None = None) -> None:
+    """An even share of the cores for each process, unless OMP_NUM_THREADS says another number.
+
+    Sums depend on it, so run.json records it.
+    """
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    share = max(1, (os.cpu_count() or 1) // local)
+    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS") or share))
+
+
 def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int:
     """Run `sampa <arguments>` on `devices` processes and wait for them.
 
     Returns:
-        The exit code: 0, or that of the first rank that failed.
+        The exit code: 0, or that of the first rank that failed; 128 + n for signal n.
     """
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    def blame(failure: ProcessFailure) -> tuple[int, bool, bool]:
+        """When a rank's death brings others with it: the killed one, not those ended for it."""
+        return failure.timestamp, failure.exitcode == -signal.SIGTERM, failure.exitcode > 0
+
     require("devices", devices, devices >= 1, ">= 1")
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say it better
     config = LaunchConfig(
+        run_id=f"sampa-{os.getpid()}",
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=devices,
@@ -36,7 +60,27 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
     )
     try:
         elastic_launch(config, sys.executable)("-m", "sampa", *arguments)
+    except SignalException as error:  # its ranks were told, and have saved
+        return 128 + int(error.sigval)
     except ChildFailedError as error:
-        first = min(error.failures.values(), key=lambda failure: failure.timestamp)
+        first = min(error.failures.values(), key=blame)
+        if first.exitcode < 0:
+            print(
+                f"rank {first.local_rank} was killed by signal {-first.exitcode}; the same command "
+                "with --resume goes on from the last checkpoint",
+                file=sys.stderr,
+            )
         return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
     return 0
+
+
+def end_with_launcher() -> None:
+    """Ask this rank to stop (SIGTERM) when the process that started it is gone."""
+    launcher = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -17,7 +17,7 @@ from torch import nn
 import sampa
 from sampa.batches import map_tensors
 from sampa.catalog import Factory
-from sampa.names import find_method
+from sampa.names import ALIASES, find_method
 from sampa.noise import derive_seed
 from sampa.survey import probes_per_round
 from sampa.train import checkpoint
@@ -25,7 +25,7 @@ from sampa.train.checkpoint import CheckpointError
 from sampa.train.folder import RunFolder
 from sampa.train.models import build
 from sampa.train.progress import Display
-from sampa.train.ranks import any_rank, is_first, rank, world_size
+from sampa.train.ranks import any_rank, is_first, rank, wait_for_all, world_size
 from sampa.train.run import Run, set_rate
 from sampa.train.tasks import Task, open_task
 
@@ -51,6 +51,7 @@ class Settings:
         keep: How many checkpoints stay.
         device: Where the model is.
         tensorboard: Also write TensorBoard curves.
+        quiet: Say nothing while it works.
     """
 
     out: Path
@@ -61,6 +62,7 @@ class Settings:
     keep: int = 2
     device: str = "cpu"
     tensorboard: bool = False
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,15 @@ class Place:
 
     Attributes:
         position: Batches seen since the beginning.
+        updates: Updates made of them.
         loss_sum: Sum of the losses of this epoch.
-        best: The best validation score and its epoch.
+        best_score: The best validation score ...
+        best_epoch: ... and its epoch.
         seconds: Time spent, over all sessions.
     """
 
     position: int = 0
+    updates: int = 0
     loss_sum: float = 0.0
     best_score: float = float("-inf")
     best_epoch: int = -1
@@ -88,6 +93,15 @@ class Clock:
     began: float = field(default_factory=time.perf_counter)
     data: float = 0.0
     steps: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._lap_began = self.began
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = time.perf_counter()
+        seconds, self._lap_began = now - self._lap_began, now
+        return seconds
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -105,11 +119,12 @@ def train(run: Run, settings: Settings) -> dict[str, Any]:
     Raises:
         Interrupted: If a signal asked it to stop; a checkpoint was saved.
     """
-    factory = find_method(run.method)
+    factory = checked_method(run)
     folder = RunFolder(settings.out)
     try:
         if is_first():
-            folder.open(run, resume=settings.resume)
+            for warning in folder.open(run, resume=settings.resume):
+                print(f"warning: {warning}", flush=True)
         finished = folder.read("result.json") if settings.resume else None
         return finished or Trainer(run, settings, folder, factory).fit()
     finally:
@@ -124,10 +139,10 @@ class Trainer:
         epochs = run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
         self.epochs = epochs
         branches = min(probes_per_round(factory), world_size())
-        data_ranks = world_size() // branches
+        self.data_ranks = world_size() // branches
         # The mesh puts data ranks next to each other: rank = branch * data ranks + data rank.
-        shard = rank() % data_ranks
-        self.task: Task = open_task(run, settings.data_dir, shard=shard, shards=data_ranks)
+        shard = rank() % self.data_ranks
+        self.task: Task = open_task(run, settings.data_dir, shard=shard, shards=self.data_ranks)
         torch.manual_seed(derive_seed(run.seed, "model"))
         self.model = build(run.model.name, **run.model.options, **self.task.model_options())
         self.model.to(settings.device)
@@ -154,8 +169,7 @@ class Trainer:
         total = per_epoch * self.epochs
         if self.settings.limit_steps is not None:
             total = min(total, self.settings.limit_steps)
-        label = f"{self.run.name} {self.run.method} seed {self.run.seed}"
-        with Display(total, self.place.position, label) as display, stop_signals() as asked:
+        with self._display(total) as display, stop_signals() as asked:
             clock = Clock()
             for position in range(self.place.position, total):
                 epoch, number = divmod(position, per_epoch)
@@ -166,8 +180,13 @@ class Trainer:
                     batch = self._batch(position)
                 with clock.timed("steps"):
                     loss = self.optimizer.step(self._loss, batch).item()
+                assert self.optimizer.last is not None
                 self.place = replace(
-                    self.place, position=position + 1, loss_sum=self.place.loss_sum + loss
+                    self.place,
+                    position=position + 1,
+                    updates=self.optimizer.last.step,
+                    loss_sum=self.place.loss_sum + loss,
+                    seconds=self.place.seconds + clock.lap(),
                 )
                 display.advance(
                     self.place.loss_sum / (number + 1),
@@ -182,8 +201,14 @@ class Trainer:
                 if stop or self._save_is_due(position + 1, per_epoch, total):
                     self._save(display)
                 if stop:
+                    wait_for_all()  # who leaves first makes the launcher end the others
                     raise Interrupted(asked[0] if asked else signal.SIGTERM, position + 1)
         return self._finish(limited=total < per_epoch * self.epochs)
+
+    def _display(self, total: int) -> Display:
+        label = f"{self.run.name} {self.run.method} seed {self.run.seed}"
+        shown = is_first() and not self.settings.quiet
+        return Display(total, self.place.position, label, shown=shown)
 
     def _batch(self, position: int) -> Any:
         epoch, number = divmod(position, len(self.task.batches))
@@ -205,10 +230,9 @@ class Trainer:
         score = scores[self.task.metric]
         seconds = time.perf_counter() - clock.began
         train_loss = self.place.loss_sum / len(self.task.batches)
-        if score > self.place.best_score:
+        if score > self.place.best_score and self._save_best(display):
             self.place = replace(self.place, best_score=score, best_epoch=epoch)
-            self._save_best()
-        self.place = replace(self.place, loss_sum=0.0, seconds=self.place.seconds + seconds)
+        self.place = replace(self.place, loss_sum=0.0, seconds=self.place.seconds + clock.lap())
         assert self.optimizer.last is not None
         last = self.optimizer.last
         self._record(
@@ -235,17 +259,15 @@ class Trainer:
         last = self._evaluate("test")
         chosen = last
         if self.run.select == "best" and self.place.best_epoch >= 0:
-            best = checkpoint.newest(self.folder.checkpoints, "best-", self._warn)
-            if best is not None:
-                self.model.load_state_dict(best.state["model"])
-                chosen = self._evaluate("test")
+            self.model.load_state_dict(self._best_model())
+            chosen = self._evaluate("test")
         result = {
             "test": chosen,
             "test_last": last,
             "best_epoch": self.place.best_epoch,
             "best_validation": self.place.best_score,
             "seconds": self.place.seconds,
-            "updates": self.optimizer.last.step if self.optimizer.last else 0,
+            "updates": self.place.updates,
             "limited": limited,
         }
         if is_first() and not limited:
@@ -272,24 +294,47 @@ class Trainer:
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "loop": {**asdict(place), "metrics_size": self.folder.metrics_size()},
+            "loop": asdict(place),
+            "circumstances": {
+                "metrics_size": self.folder.metrics_size(),
+                "data_ranks": self.data_ranks,
+            },
         }
         name = f"step-{place.position:09}"
         try:
             checkpoint.save(self.folder.checkpoints, name, place.position, state)
             checkpoint.prune(self.folder.checkpoints, "step-", self.settings.keep)
-        except CheckpointError as error:
+            checkpoint.prune(self.folder.checkpoints, "best-", 1)
+        except OSError as error:
             display.say(f"warning: {error}; training goes on")
 
-    def _save_best(self) -> None:
+    def _save_best(self, display: Display) -> bool:
+        """Save the model as the best so far; whether the disk took it, the same on all ranks."""
         self.executor.sync_buffers()
-        if not is_first():
-            return
-        name = f"best-{self.place.position:09}"
-        checkpoint.save(
-            self.folder.checkpoints, name, self.place.position, {"model": self.model.state_dict()}
-        )
-        checkpoint.prune(self.folder.checkpoints, "best-", 1)
+        failed = False
+        if is_first():
+            position, state = self.place.position, {"model": self.model.state_dict()}
+            try:
+                checkpoint.save(self.folder.checkpoints, f"best-{position:09}", position, state)
+            except CheckpointError as error:
+                display.say(f"warning: {error}; the best model before it stays the best")
+                failed = True
+        return not any_rank(failed)
+
+    def _best_model(self) -> dict[str, torch.Tensor]:
+        """The weights of the model that is reported.
+
+        Raises:
+            CheckpointError: If they are damaged: another model's score would be no answer.
+        """
+        position = (self.place.best_epoch + 1) * len(self.task.batches)
+        try:
+            return checkpoint.load(self.folder.checkpoints / f"best-{position:09}").state["model"]
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; it is the model to be reported: remove {self.folder.checkpoints} and "
+                "resume, which trains again from the beginning"
+            ) from error
 
     def _resume(self) -> None:
         found = checkpoint.newest(self.folder.checkpoints, "step-", self._warn)
@@ -297,19 +342,26 @@ class Trainer:
             if is_first():
                 self.folder.cut_metrics(0)
             return
-        loop = dict(found.state["loop"])
+        self.place, before = Place(**found.state["loop"]), found.state["circumstances"]
         if is_first():
-            self.folder.cut_metrics(loop.pop("metrics_size"))
-        loop.pop("metrics_size", None)
-        self.place = Place(**loop)
+            self.folder.cut_metrics(before["metrics_size"])
+        if before["data_ranks"] != self.data_ranks:
+            self._warn(
+                f"each batch is now cut into {self.data_ranks} part(s), before it was "
+                f"{before['data_ranks']}: the result will differ in the last bits, and more with "
+                "BatchNorm, from that of an uninterrupted run"
+            )
         self.model.load_state_dict(found.state["model"])
         self.optimizer.load_state_dict(found.state["optimizer"])
         if self.optimizer.method.holds_batch and self.place.position > 0:
             self.optimizer.hold(self._batch(self.place.position - 1))
 
     def _record(self, line: dict[str, Any]) -> None:
-        if is_first():
-            self.folder.append(line)
+        if not is_first():
+            return
+        self.folder.append(line)
+        if self.settings.tensorboard:
+            write_curves(self.folder.path / "tensorboard", line)
 
     def _warn(self, text: str) -> None:
         if is_first():
@@ -319,12 +371,25 @@ class Trainer:
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
 
 
+def checked_method(run: Run) -> Factory:
+    """The method of a run, tried with its hyper-parameters before anything is begun.
+
+    Raises:
+        ValueError: If the method is not known or does not take them.
+    """
+    factory = find_method(run.method)
+    base = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=run.base.lr)
+    factory(base, **method_options(run, factory, total_steps=1), executor=sampa.Serial())
+    return factory
+
+
 def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, Any]:
     """The method's hyper-parameters: its defaults, the recipe's, and the command line's."""
     accepted = inspect.signature(factory).parameters
     options = dict(run.method_options)
-    if run.method in run.rhos:
-        options["rho"] = run.rhos[run.method]
+    for name in (ALIASES.get(run.method, run.method), run.method):
+        if name in run.rhos:
+            options["rho"] = run.rhos[name]
     if run.rho is not None:
         options["rho"] = run.rho
     if run.lam is not None:
@@ -333,11 +398,21 @@ def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, An
         options.setdefault("total_steps", total_steps)
     strange = [name for name in options if name not in accepted]
     if strange:
+        known = ", ".join(name for name in accepted if name not in ("base", "options"))
         raise ValueError(
-            f"method {run.method} has no hyper-parameter {strange[0]}; it has "
-            f"{', '.join(n for n in accepted if n not in ('base', 'options'))}"
+            f"method {run.method} has no hyper-parameter {strange[0]}; it has {known or 'none'}"
         )
     return options
+
+
+def write_curves(folder: Path, line: dict[str, Any]) -> None:
+    """One epoch's numbers for TensorBoard."""
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    with SummaryWriter(folder, purge_step=line["epoch"]) as writer:
+        for name, value in line.items():
+            if isinstance(value, int | float) and name != "epoch":
+                writer.add_scalar(name, value, line["epoch"])
 
 
 @contextmanager

@@ -9,14 +9,12 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sampa.train.ranks import is_first
-
 
 class Display:
     """Progress of one run."""
 
-    def __init__(self, total: int, start: int, label: str) -> None:
-        self._console = Console(quiet=not is_first(), soft_wrap=True)
+    def __init__(self, total: int, start: int, label: str, *, shown: bool) -> None:
+        self._console = Console(quiet=not shown, soft_wrap=True)
         self._label, self._total, self._start = label, total, start
         self._began = time.monotonic()
         self._bar = Progress(
