@@ -119,9 +119,10 @@ def test_same_noise_shows_a_held_batch_the_masks_it_had_as_incoming_one() -> Non
     assert at_y == at_x
 
 
-def test_same_noise_still_draws_new_masks_for_every_batch() -> None:
-    same = [IMAGES[0]] * 2
+@pytest.mark.parametrize("same_noise", [True, False])
+def test_every_call_draws_new_masks(same_noise: bool) -> None:
+    """The same batch at the same weights: only the masks can change the loss."""
     model = small_net(batch_norm=False)
-    optimizer = sampa.SAM(sgd(model, lr=0.0), rho=0.0, same_noise=True)
-    losses = [optimizer.step(cross_entropy_of(model), batch).item() for batch in same]
+    optimizer = sampa.SAM(sgd(model, lr=0.0), rho=0.0, same_noise=same_noise)
+    losses = [optimizer.step(cross_entropy_of(model), IMAGES[0]).item() for _ in range(2)]
     assert losses[0] != losses[1]

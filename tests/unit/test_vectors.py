@@ -31,15 +31,16 @@ def test_norm_of_nothing_is_zero() -> None:
     assert Vector([None, None]).norm == 0.0
 
 
-def test_norm_of_bfloat16_is_summed_in_float32() -> None:
-    """In bfloat16 a running sum of ones stops at 256."""
-    assert Vector([torch.ones(10_000, dtype=torch.bfloat16)]).norm == 100.0
+def test_norm_of_bfloat16_has_the_digits_of_float32() -> None:
+    """bfloat16 itself would round √3 to 1.734."""
+    v = Vector([torch.ones(3, dtype=torch.bfloat16)])
+    assert v.norm == pytest.approx(math.sqrt(3), rel=1e-7)
 
 
 def test_norm_of_float16_does_not_overflow() -> None:
-    """60000² is beyond float16's largest number, 65504."""
-    v = Vector([tensor(60_000.0, dtype=torch.float16)])
-    assert v.norm == 60_000.0
+    """It is beyond float16's largest number, 65504."""
+    v = Vector([tensor(60_000.0, 60_000.0, dtype=torch.float16)])
+    assert v.norm == pytest.approx(60_000 * math.sqrt(2), rel=1e-7)
 
 
 def test_global_norm_accepts_scalars_and_empty_tensors() -> None:
