@@ -1,0 +1,1 @@
+"""Data sets as arrays, and batches as pure functions of (seed, epoch, number)."""
