@@ -134,7 +134,9 @@ def test_a_full_disk_is_said_with_the_folder(entry: Entry, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match=r"cannot keep decoded data in .*No space left.*--cache-dir"):
+    with pytest.raises(
+        OSError, match=r"cannot keep decoded data in .*No space left.*XDG_CACHE_HOME"
+    ):
         entry.arrays()
 
 

@@ -104,7 +104,7 @@ class Entry:
             raise OSError(
                 error.errno,
                 f"cannot keep decoded data in {self.folder} ({error.strerror}); choose another "
-                "folder with --cache-dir or the environment's XDG_CACHE_HOME",
+                "folder with cache_dir or the environment's XDG_CACHE_HOME",
             ) from error
         return manifest
 
