@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save_file
 
 from sampa.train.trees import flatten, unflatten
 
@@ -28,7 +29,7 @@ on_point: Callable[[str], None] | None = None
 """Called at each named instant of saving and pruning; tests crash there."""
 
 
-class CheckpointError(Exception):
+class CheckpointError(OSError):
     """A checkpoint that cannot be written, or must not be read."""
 
 
@@ -56,19 +57,20 @@ def save(folder: Path, name: str, step: int, state: dict[str, Any]) -> Path:
         files = {file: digest for part in hashes.values() for file, digest in part.items()}
         _point("save: before manifest")
         manifest = {"schema": SCHEMA, "step": step, "parts": sorted(state), "sha256": files}
+        manifest |= {"digest": _digest(manifest)}
         _write(partial / MANIFEST, json.dumps(manifest, indent=2).encode())
         _sync_folder(partial)
         _point("save: before rename")
         if final.exists():
-            shutil.rmtree(final)
+            _remove(final)
         partial.rename(final)
         _point("save: after rename")
         _sync_folder(folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
-            f"checkpoint {final} could not be written ({error.strerror or error}); earlier "
-            "checkpoints are intact: free space or choose another --out"
+            f"checkpoint {final} could not be written ({error}); earlier checkpoints are intact: "
+            "free space or choose another --out"
         ) from error
     return final
 
@@ -82,7 +84,7 @@ def load(path: Path) -> Checkpoint:
     manifest = _read_manifest(path)
     contents = {file: _read_checked(path / file, d) for file, d in manifest["sha256"].items()}
     try:
-        state = {part: _read_part(path, part, contents) for part in manifest["parts"]}
+        state = {part: _read_part(part, contents) for part in manifest["parts"]}
     except (KeyError, ValueError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"checkpoint {path} does not hold together: {error}") from error
     return Checkpoint(path, manifest["step"], state)
@@ -102,13 +104,18 @@ def prune(folder: Path, prefix: str, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints, oldest first."""
     for path in sorted(_named(folder, prefix))[:-keep]:
         _point("prune: before removal")
-        # Renamed first, so that a crash in between leaves no half-empty folder under a valid name.
-        doomed = path.with_name(f".{path.name}.doomed")
-        path.rename(doomed)
-        _point("prune: after rename")
-        shutil.rmtree(doomed, ignore_errors=True)
+        _remove(path)
     for leftover in folder.glob(f".{prefix}*"):
         shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint; a crash in between leaves no half-empty one under a valid name."""
+    doomed = path.with_name(f".{path.name}.doomed")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    _point("removal: after rename")
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _named(folder: Path, prefix: str) -> Iterator[Path]:
@@ -126,9 +133,9 @@ def _write_part(folder: Path, part: str, tree: Any) -> dict[str, str]:
     return {name: _sha256((folder / name).read_bytes()) for name in (tensor_file, json_file)}
 
 
-def _read_part(path: Path, part: str, contents: dict[str, bytes]) -> Any:
+def _read_part(part: str, contents: dict[str, bytes]) -> Any:
     skeleton = json.loads(contents[f"{part}.json"])
-    return unflatten(skeleton, load_file(path / f"{part}.safetensors"))
+    return unflatten(skeleton, read_tensors(contents[f"{part}.safetensors"]))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -152,6 +159,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     )
     if not well_formed:
         raise CheckpointError(f"checkpoint {path} has a {MANIFEST} that sampa did not write")
+    if manifest.pop("digest", None) != _digest(manifest):
+        raise CheckpointError(f"checkpoint {path} has a damaged {MANIFEST}: its digest is wrong")
     return manifest
 
 
@@ -163,6 +172,11 @@ def _read_checked(file: Path, expected: str) -> bytes:
     if _sha256(contents) != expected:
         raise CheckpointError(f"checkpoint file {file} is damaged: its hash is not the manifest's")
     return contents
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """The manifest's own hash: nothing else would notice another step."""
+    return _sha256(json.dumps(manifest, sort_keys=True).encode())
 
 
 def _sha256(contents: bytes) -> str:

@@ -19,9 +19,11 @@ def flatten(tree: Any, prefix: str = "") -> tuple[Json, dict[str, Tensor]]:
 
     def visit(node: Any, path: str) -> Json:
         if isinstance(node, Tensor):
+            # The keys "a.b" and, inside "a", "b" have the same path, as have 0 and "0".
+            name = path if path not in tensors else f"{path}#{len(tensors)}"
             # Views into a larger buffer (exchanged gradients) are stored on their own.
-            tensors[path] = node.detach().to("cpu", copy=True).contiguous()
-            return {"$tensor": path}
+            tensors[name] = node.detach().to("cpu", copy=True).contiguous()
+            return {"$tensor": name}
         if node is None or isinstance(node, bool | int | float | str):
             return node
         if isinstance(node, dict):
