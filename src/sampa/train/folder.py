@@ -32,8 +32,11 @@ class RunFolder:
         self._metrics = path / "metrics.jsonl"
         self._lock: TextIO | None = None
 
-    def open(self, run: Run, *, resume: bool) -> None:
+    def open(self, run: Run, *, resume: bool) -> list[str]:
         """Claim the folder before any work is done.
+
+        Returns:
+            Warnings about what is not as it was when the run began.
 
         Raises:
             ValueError: If it holds another run, or this one and `resume` is not set.
@@ -42,17 +45,40 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._claim()
         saved = self.read("run.json")
-        if saved is None:
+        if saved is None or not self._has_work():
             self.write("run.json", {"run": run.as_json(), "conditions": conditions()})
-            return
+            return []
         require("--out", str(self.path), resume, "a new folder, or pass --resume to go on with it")
-        before = Run.from_json(saved["run"])
-        changed = [k for k, v in run.as_json().items() if before.as_json()[k] != v]
+        self._require_same(_leaves(self._run(saved).as_json()), _leaves(run.as_json()))
+        return _drift(saved.get("conditions", {}), conditions())
+
+    def run(self) -> Run:
+        """The run that was carried out here.
+
+        Raises:
+            ValueError: If the folder is not that of a run.
+        """
+        saved = self.read("run.json")
+        require("the folder of a run", str(self.path), saved is not None, "one with a run.json")
+        assert saved is not None
+        return self._run(saved)
+
+    def _run(self, saved: dict[str, Any]) -> Run:
+        require(f"{self.path / 'run.json'}", sorted(saved), "run" in saved, "written by sampa")
+        return Run.from_json(saved["run"])
+
+    def _has_work(self) -> bool:
+        """Whether something would be lost: a start that failed leaves no more than run.json."""
+        kept = self.checkpoints.glob("*-*") if self.checkpoints.is_dir() else ()
+        return any(kept) or (self.path / "result.json").exists()
+
+    def _require_same(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        changed = [k for k in {**before, **now} if before.get(k) != now.get(k) and k != "about"]
         if changed:
             name = changed[0]
             raise ValueError(
-                f"{name} must be as in {self.path / 'run.json'}: {before.as_json()[name]!r}, got "
-                f"{run.as_json()[name]!r}; resume with the same settings or choose another --out"
+                f"{name} must be as in {self.path / 'run.json'}: {before.get(name)!r}, got "
+                f"{now.get(name)!r}; resume with the same settings or choose another --out"
             )
 
     def close(self) -> None:
@@ -70,8 +96,16 @@ class RunFolder:
             ) from error
 
     def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the folder, None if it is not there.
+
+        Raises:
+            ValueError: If it is damaged.
+        """
         file = self.path / name
-        return json.loads(file.read_text()) if file.exists() else None
+        try:
+            return json.loads(file.read_text()) if file.exists() else None
+        except ValueError as error:
+            raise ValueError(f"{file} must be JSON, as sampa wrote it: {error}") from error
 
     def write(self, name: str, values: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all."""
@@ -125,6 +159,27 @@ def conditions() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
     }
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their full names, such as base.lr."""
+    leaves: dict[str, Any] = {}
+    for name, value in values.items():
+        deeper = isinstance(value, dict)
+        leaves |= _leaves(value, f"{prefix}{name}.") if deeper else {f"{prefix}{name}": value}
+    return leaves
+
+
+def _drift(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs now and may change the last bits of a result."""
+    then, here = _leaves(before), _leaves(now)
+    names = ("threads", "versions.torch", "machine.processor", "machine.device")
+    return [
+        f"{name} is {here.get(name)!r}, the run began with {then.get(name)!r}: the result may "
+        "differ from that of an uninterrupted run in the last bits"
+        for name in names
+        if here.get(name) != then.get(name)
+    ]
 
 
 def commit() -> str | None:
