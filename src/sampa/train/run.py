@@ -140,6 +140,8 @@ class Run:
         require("epochs", self.epochs, self.epochs >= 1, ">= 1")
         require("batch_size", self.batch_size, self.batch_size >= 1, ">= 1")
         require("seed", self.seed, self.seed >= 0, ">= 0")
+        choosable = self.select == "last" or self.data.validation > 0
+        require("select", self.select, choosable, "'last' if no images are held back to choose by")
 
     def changed(self, **changes: Any) -> Run:
         """The same run with some fields replaced; None leaves a field as it is."""

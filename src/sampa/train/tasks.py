@@ -125,11 +125,14 @@ def open_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> Ta
 
         return open_text_task(run, data_dir, shard=shard, shards=shards)
     train, test = load_images(run, data_dir)
-    kept, validation = train_validation_split(len(train), run.data.validation, run.seed)
+    kept, held_back = train_validation_split(len(train), run.data.validation, run.seed)
+    everything = (test, np.arange(len(test)))
+    # Where nothing is held back, nothing is chosen: the test images only show how a run gets on.
+    validation = (train, held_back) if len(held_back) else everything
     seed = derive_seed(run.seed, "batches")
     return ImageTask(
         ImageBatches(train, kept, run.batch_size, seed, run.data.augment, shard, shards),
-        {"validation": (train, validation), "test": (test, np.arange(len(test)))},
+        {"validation": validation, "test": everything},
         run.label_smoothing,
         run.data.upscale,
     )
