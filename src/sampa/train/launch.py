@@ -46,7 +46,7 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
         return failure.timestamp, failure.exitcode == -signal.SIGTERM, failure.exitcode > 0
 
     require("devices", devices, devices >= 1, ">= 1")
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say it better
+    _quiet_launcher()
     config = LaunchConfig(
         run_id=f"sampa-{os.getpid()}",
         min_nodes=1,
@@ -72,6 +72,13 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
             )
         return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
     return 0
+
+
+def _quiet_launcher() -> None:
+    """Leave the talking to the ranks; each of the launcher's loggers has a level of its own."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("torch.distributed.elastic"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def end_with_launcher() -> None:

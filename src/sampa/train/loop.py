@@ -294,8 +294,8 @@ class Trainer:
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "loop": asdict(place),
-            "circumstances": {
+            "loop": {
+                "place": asdict(place),
                 "metrics_size": self.folder.metrics_size(),
                 "data_ranks": self.data_ranks,
             },
@@ -342,7 +342,8 @@ class Trainer:
             if is_first():
                 self.folder.cut_metrics(0)
             return
-        self.place, before = Place(**found.state["loop"]), found.state["circumstances"]
+        before = found.state["loop"]
+        self.place = Place(**before["place"])
         if is_first():
             self.folder.cut_metrics(before["metrics_size"])
         if before["data_ranks"] != self.data_ranks:
