@@ -242,6 +242,12 @@ def test_looksam_disagrees_on_several_tensors() -> None:
     assert distance(actual[1:], expected[1:]) > 1e-3
 
 
+@some_bases
+def test_looksam_per_tensor_agrees_on_several_tensors(base: str) -> None:
+    looksam = partial(sampa.LookSAM, rho=RHO, k=3, alpha=0.7, per_tensor=True)
+    assert distance(ours(looksam, base), theirs(peer_looksam(), base)) < 10 * CLOSE
+
+
 def test_looksam_without_radius_is_the_base_optimizer_here_alone() -> None:
     """g̃ = g leaves g_v to rounding. In single precision the peer blows it up; here it is zero."""
     single = [(x.float(), y) for x, y in BATCHES]

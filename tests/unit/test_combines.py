@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
 import sampa
 from sampa.combines import Mix, SurrogateGap, replace
-from sampa.methods.sam import ReuseFlatDirection
+from sampa.methods.sam import ReuseFlatDirection, SAMMethod
 from sampa.vectors import Vector, add, dot, mix, orthogonal_part, scale
 from tests.problems import flat
 from tests.variants import BATCHES, normalized_mlp, run, vector
@@ -63,6 +64,18 @@ def test_normalized_mix_takes_the_clean_gradients_direction() -> None:
 
 def test_normalized_mix_of_a_zero_gradient_is_finite() -> None:
     assert Mix(0.8, normalized=True)(scale(g, 0.0), g_tilde).is_finite
+
+
+def test_mix_has_the_whole_clean_gradient_where_some_tensors_are_perturbed() -> None:
+    """With SAM-ON's geometry: the perturbation needs part of g, the mix needs all of it."""
+
+    def step(alpha: float) -> torch.Tensor:
+        method = SAMMethod(0.3, geometry=sampa.OnNorms(), combine=Mix(alpha))
+        make = partial(sampa.SharpnessAware, method=method)
+        return run(make, BATCHES[:1], "sgd")[0]
+
+    assert torch.equal(step(0.0), run(sampa.Base, BATCHES[:1], "sgd")[0])
+    assert torch.equal(step(1.0), run(sampa.SAMON, BATCHES[:1], "sgd", rho=0.3)[0])
 
 
 # ---- GSAM ----------------------------------------------------------------------------------------
