@@ -1,8 +1,8 @@
 """Ranks that should agree, compared: the weights bit for bit, and the batch across branches.
 
-The first exchange is checked, and one in every so many after it. What goes wrong here goes wrong
-from the first step (a loader that shuffles differently on each rank, a checkpoint loaded on one
-rank only) or for good (a bit that flipped): a sample is enough.
+The first exchange is checked, and one round in every so many. What goes wrong here goes wrong from
+the first step (a loader that shuffles differently on each rank, a checkpoint loaded on one rank
+only) or for good (a bit that flipped, a kernel that rounds at random): a sample is enough.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Agreement:
-    """Compares fingerprints of weights and batches between ranks, every `every` exchanges."""
+    """Compares fingerprints of weights and batches between ranks, every `every` rounds."""
 
     def __init__(self, groups: Groups, names: Mapping[Tensor, str], every: int) -> None:
         self._groups = groups
         self._names = names
         self._every = every
-        self._exchanges = 0
+        self._rounds = 0  # since the last check
+        self._has_checked = False
 
-    def check(self, weights: Weights, batch: Any) -> None:
+    def check(self, weights: Weights, batch: Any, *, exchanges: bool) -> None:
         """Compare, if it is time to; all ranks call it at the same point of a step.
+
+        Args:
+            weights: At x_t, on every rank.
+            batch: The incoming one.
+            exchanges: Whether this round exchanges gradients; the first that does is checked.
 
         Raises:
             RuntimeError: On every rank, naming the parameter, or how to get equal batches.
         """
-        is_due = self._exchanges % self._every == 0
-        self._exchanges += 1
-        if not is_due:
+        self._rounds += 1
+        if self._rounds < self._every and (self._has_checked or not exchanges):
             return
+        self._rounds, self._has_checked = 0, True
         trained = [p for p in weights if p in self._names]
         marks = [_fingerprint(p) for p in trained]
         mark = _batch_fingerprint(batch if self._groups.branches > 1 else None)

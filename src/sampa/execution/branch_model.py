@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -36,6 +36,16 @@ class BranchModel(DistributedDataParallel):
         if not mode:
             self._statistics.sync()
         return super().train(mode)
+
+    def __getstate__(self) -> NoReturn:
+        refuse_to_copy()
+
+
+def refuse_to_copy() -> NoReturn:
+    raise TypeError(
+        "an executor on several ranks cannot be copied or pickled: its processes are live; "
+        "save optimizer.state_dict() and model.state_dict() instead"
+    )
 
 
 def confine_to_branch(model: nn.Module, groups: Groups) -> None:

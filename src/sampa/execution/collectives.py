@@ -28,7 +28,7 @@ class Traffic:
     Attributes:
         gradient_bytes: Gradients.
         header_bytes: Losses, and which parameters took part where that may vary.
-        check_bytes: Fingerprints of weights and batches, sent every so many exchanges.
+        check_bytes: Fingerprints of weights and batches, sent once in many rounds.
     """
 
     gradient_bytes: int = 0

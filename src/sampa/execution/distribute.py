@@ -32,8 +32,8 @@ def distribute(
         bucket_mb: Size of the pieces in which gradients are exchanged while backward runs; at least
             1 with torch.compile.
         timeout: Seconds after which a rank gives up on the others.
-        check_every: Compare weights and batches between ranks at the first exchange, and whenever
-            this many more were made.
+        check_every: Compare weights and batches between ranks at the first exchange, and once in
+            this many rounds.
 
     Example:
         >>> import torch

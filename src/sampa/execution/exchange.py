@@ -56,7 +56,11 @@ class UsedParameters:
         self._trainable = [p for p in parameters if p.requires_grad]
         self._used: set[Tensor] = set()
         for p in self._trainable:
-            p.register_post_accumulate_grad_hook(self._used.add)
+            p.register_post_accumulate_grad_hook(self._note)
+
+    def _note(self, p: Tensor) -> None:
+        if p.grad is not None:  # a function may give no gradient to a parameter in its graph
+            self._used.add(p)
 
     def forget(self) -> None:
         self._used.clear()

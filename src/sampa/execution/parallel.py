@@ -8,14 +8,14 @@ import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.agreement import Agreement
-from sampa.execution.branch_model import BranchModel, confine_to_branch
+from sampa.execution.branch_model import BranchModel, confine_to_branch, refuse_to_copy
 from sampa.execution.collectives import (
     Groups,
     Traffic,
@@ -130,11 +130,8 @@ class Parallel:
             dataset, shuffle, seed, shards=self._groups.data_ranks, shard=self.data_rank
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        raise TypeError(
-            "an executor on several ranks cannot be copied or pickled: its processes are live; "
-            "save optimizer.state_dict() and model.state_dict() instead"
-        )
+    def __getstate__(self) -> NoReturn:
+        refuse_to_copy()
 
     def _warn_if_narrow(self, probes: int) -> None:
         if probes < self._groups.branches:
@@ -155,8 +152,9 @@ class Parallel:
         gathers = len(wave) > 1
         averages = self._groups.data_ranks > 1 and probe.backward and not probe.local
         self._statistics.prepare(wave)
-        if gathers or averages:
-            self._agreement.check(evaluator.weights, evaluator.batches[INCOMING])
+        exchanges = gathers or averages
+        self._agreement.check(evaluator.weights, evaluator.batches[INCOMING], exchanges=exchanges)
+        if exchanges:
             self._settle_buckets(probe, first + number, evaluator)
         self._exchange.begin(gathers=gathers, averages=averages)
         loss = self._backward(probe, first + number, evaluator)
