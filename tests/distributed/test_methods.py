@@ -1,4 +1,4 @@
-"""Every method on two branches gives the result of one process; an idle branch is pointed out."""
+"""The paper's methods on two branches: the result of one process, and a hint if one is idle."""
 
 from __future__ import annotations
 
@@ -10,20 +10,11 @@ import torch
 
 import sampa
 from tests.distributed import training
-from tests.distributed.training import Outcome, Run, Session, differences, rich_loss, serial
+from tests.distributed.training import Outcome, Run, Session, differences, serial
+from tests.problems import METHODS
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
-
-# What makes a method do its own thing within a few short epochs.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "esam": {"gamma": 0.5},
-    "mesa": {"start_epoch": 1},
-    "msam": {"micro_batch_size": 4},
-    "saf": {"start_epoch": 1, "gap": 1},
-    "sampa+msam": {"micro_batches": sampa.MicroBatches(4)},
-    "ssam-d": {"epochs": 5},
-}
 
 
 def train_and_listen(run: Run) -> tuple[Outcome, list[tuple[str, str]]]:
@@ -34,15 +25,9 @@ def train_and_listen(run: Run) -> tuple[Outcome, list[tuple[str, str]]]:
     return outcome, [(str(w.message), w.filename) for w in heard]
 
 
-@pytest.mark.parametrize("name", sampa.METHODS)
-def test_every_method_on_two_branches_matches_serial_bitwise(name: str) -> None:
-    run = Run(
-        steps=16,
-        make=sampa.METHODS[name],
-        options=OPTIONS.get(name, {}),
-        loss=rich_loss,
-        epoch_length=4,
-    )
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_the_paper_matches_serial_bitwise_on_two_branches(name: str) -> None:
+    run = Run(steps=21, make=METHODS[name])
     expected = serial(run)
     for outcome, _ in run_ranks(2, train_and_listen, run):
         assert differences(outcome, expected) == []

@@ -26,15 +26,6 @@ def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
-def rich_loss(model: nn.Module, batch: Batch) -> sampa.Loss:
-    """All that any method may ask for."""
-    x, y = batch
-    z = model(x)
-    per_sample = F.cross_entropy(z, y, reduction="none")
-    index = (x[:, 0, 0, 0].abs() * 1000).long()  # a sample's own number, whoever has it
-    return sampa.Loss(per_sample.mean(), per_sample=per_sample, logits=z, targets=y, index=index)
-
-
 def net_without_noise() -> SmallNet:
     return small_net(batch_norm=False, dropout=0.0)
 
@@ -53,7 +44,6 @@ class Run:
         loss: From the model and a batch to what `loss_fn` returns.
         batch_size: Of the whole batch; a data rank takes its part.
         dtype: Of the model and the batches; None leaves them.
-        epoch_length: Steps after which `set_epoch` is called.
     """
 
     steps: int = 51
@@ -66,7 +56,6 @@ class Run:
     loss: Callable[[nn.Module, Batch], Any] = cross_entropy
     batch_size: int = 16
     dtype: torch.dtype | None = None
-    epoch_length: int = 10
 
 
 @dataclass(frozen=True)
@@ -90,18 +79,16 @@ class Session:
         self.optimizer = run.make(base, executor=self.executor, **{"seed": 7, **run.options})
         self.losses: list[Tensor] = []
         self.records: list[sampa.StepRecord | None] = []
-        self._batches = enumerate(self._own_batches())
+        self._batches = self._own_batches()
 
     def advance(self, steps: int) -> None:
         for _ in range(steps):
-            number, batch = next(self._batches)
-            self.optimizer.set_epoch(number // self.run.epoch_length)
-            self.losses.append(self.optimizer.step(self.loss_fn, batch))
+            self.losses.append(self.optimizer.step(self.loss_fn, next(self._batches)))
             self.records.append(self.optimizer.last)
 
     def skip(self, batches: int) -> Batch | None:
         """Pass over batches, as a loader does when a run is resumed; gives the last of them."""
-        passed = [next(self._batches)[1] for _ in range(batches)]
+        passed = [next(self._batches) for _ in range(batches)]
         return passed[-1] if passed else None
 
     def loss_fn(self, batch: Batch) -> Any:

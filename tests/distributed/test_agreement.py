@@ -1,0 +1,82 @@
+"""Replicas or batches that differ are found, by name, before they do harm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import sampa
+from tests.distributed.training import Run, Session
+from tests.ranks import collect_ranks
+
+pytestmark = pytest.mark.dist
+
+
+def rank() -> int:
+    return int(os.environ["RANK"])
+
+
+def flip_one_bit(weight: Tensor) -> None:
+    bits = weight.detach().view(torch.int32)
+    bits.view(-1)[0] ^= 1 << 20  # a low bit would soon be rounded away
+
+
+def train_and_disturb(branches: int, make: Callable[..., sampa.SharpnessAware], at: int) -> int:
+    """Train with a check every 5 rounds; gives the number of steps if nobody complained."""
+    run = Run(make=make, distribute={"branches": branches, "check_every": 5})
+    session = Session(run)
+    session.advance(at)
+    if rank() == 1:
+        flip_one_bit(session.model.head.weight)
+    try:
+        session.advance(20)
+    except RuntimeError as error:
+        raise RuntimeError(f"after {len(session.losses)} steps") from error
+    return len(session.losses)
+
+
+@pytest.mark.parametrize("at", [0, 7])
+@pytest.mark.parametrize(("branches", "make"), [(2, sampa.SAMPa), (1, sampa.SAM)])
+def test_a_bit_that_flipped_in_one_replica_is_found_by_name(
+    branches: int, make: Callable[..., sampa.SharpnessAware], at: int
+) -> None:
+    for message in collect_ranks(2, train_and_disturb, branches, make, at, timeout=30):
+        assert "the replicas differ: 'head.weight' on rank(s) [1]" in message
+
+
+def test_a_bit_that_flipped_is_found_within_the_stated_number_of_rounds() -> None:
+    for message in collect_ranks(2, train_and_disturb, 2, sampa.SAMPa, 7, timeout=30):
+        assert any(f"after {n} steps" in message for n in range(7, 12))
+
+
+class OwnOrder(Session):
+    """A loader that shuffles by itself."""
+
+    def advance(self, steps: int) -> None:
+        self.skip(rank())
+        super().advance(steps)
+
+
+def train_in_own_order(branches: int) -> int:
+    session = OwnOrder(Run(distribute={"branches": branches}))
+    session.advance(5)
+    return len(session.losses)
+
+
+def test_branches_with_different_batches_are_told_at_the_first_exchange() -> None:
+    for message in collect_ranks(2, train_in_own_order, 2, timeout=30):
+        assert "the branches got different batches (data rank 0)" in message
+        assert "sampler=executor.sampler(dataset)" in message
+
+
+def test_data_ranks_may_have_any_batches() -> None:
+    assert collect_ranks(2, train_in_own_order, 1, timeout=30) == [5, 5]
+
+
+def test_check_every_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="check_every must be >= 1, got 0"):
+        sampa.distribute(torch.nn.Linear(1, 1), check_every=0)

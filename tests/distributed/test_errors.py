@@ -1,0 +1,244 @@
+"""What goes wrong between ranks ends all of them quickly, with a message that says what to do."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sampa
+from tests.distributed.training import Run, Session, cross_entropy
+from tests.problems import Batch, small_net
+from tests.ranks import collect_ranks, run_ranks
+
+pytestmark = pytest.mark.dist
+
+QUICKLY = 10.0
+
+
+def rank() -> int:
+    return int(os.environ["RANK"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _ranks_start_at_once() -> None:
+    """The first start loads torch; that is not what is timed here."""
+    collect_ranks(1, rank)
+
+
+def messages(ranks: int, function: Callable[..., Any], *args: Any) -> list[str]:
+    """What each rank ended with; none may take long."""
+    start = time.monotonic()
+    outcomes = collect_ranks(ranks, function, *args, timeout=60)
+    assert time.monotonic() - start < QUICKLY
+    return outcomes
+
+
+# ---- models that differ ----------------------------------------------------------------------
+
+
+def other_shape() -> nn.Module:
+    return nn.Linear(4, 3 + rank())
+
+
+def other_order() -> nn.Module:
+    names = ["a", "b"] if rank() == 0 else ["b", "a"]
+    return nn.ModuleDict({name: nn.Linear(4, 4) for name in names})
+
+
+def other_dtype() -> nn.Module:
+    return nn.Linear(4, 4).to(torch.float64 if rank() else torch.float32)
+
+
+def other_count() -> nn.Module:
+    return nn.Sequential(*(nn.Linear(4, 4) for _ in range(1 + rank())))
+
+
+def other_layout() -> nn.Module:
+    layout = torch.channels_last if rank() else torch.contiguous_format
+    return nn.Conv2d(2, 3, 3).to(memory_format=layout)
+
+
+def other_frozen() -> nn.Module:
+    return nn.Linear(4, 4).requires_grad_(rank() == 0)
+
+
+def other_buffer() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=rank() == 0))
+
+
+def distribute(net: Callable[[], nn.Module], **options: Any) -> None:
+    sampa.distribute(net(), **options)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        other_shape,
+        other_order,
+        other_dtype,
+        other_count,
+        other_layout,
+        other_frozen,
+        other_buffer,
+    ],
+)
+def test_models_that_differ_are_told_on_all_ranks(net: Callable[[], nn.Module]) -> None:
+    for message in messages(2, distribute, net):
+        assert "the model differs between ranks: rank 0 has" in message
+        assert "build it the same way on every rank" in message
+
+
+# ---- optimizers and calls that differ --------------------------------------------------------
+
+
+def build(options: Callable[[], dict[str, Any]]) -> None:
+    Session(Run(options=options()))
+
+
+def other_rho() -> dict[str, Any]:
+    return {"rho": 0.1 + rank()}
+
+
+def other_lam() -> dict[str, Any]:
+    return {"lam": 0.2 if rank() else 0.1}
+
+
+@pytest.mark.parametrize(("options", "name"), [(other_rho, "rho"), (other_lam, "lam")])
+def test_optimizers_that_differ_are_told_on_all_ranks(
+    options: Callable[[], dict[str, Any]], name: str
+) -> None:
+    for message in messages(2, build, options):
+        assert f"the optimizer differs between ranks: rank 0 has {name}:" in message
+
+
+def train_different_parameters() -> None:
+    model = small_net()
+    executor = sampa.distribute(model)
+    parameters = list(model.parameters())[rank() :]
+    sampa.SAMPa(torch.optim.SGD(parameters, lr=0.1), executor=executor)
+
+
+def test_optimizers_of_different_parameters_are_told_on_all_ranks() -> None:
+    for message in messages(2, train_different_parameters):
+        assert "the optimizer differs between ranks: rank 0 has parameters:" in message
+
+
+def distribute_differently() -> None:
+    sampa.distribute(small_net(), branches=1 + rank())
+
+
+def test_a_different_number_of_branches_is_told_on_all_ranks() -> None:
+    for message in messages(2, distribute_differently):
+        assert "the call of sampa.distribute differs between ranks" in message
+
+
+def three_branches() -> None:
+    sampa.distribute(small_net(), branches=3)
+
+
+def test_branches_that_do_not_divide_the_ranks_are_refused() -> None:
+    for message in messages(2, three_branches):
+        assert "branches must divide the number of processes, got branches=3 and 2" in message
+
+
+def train_a_stranger() -> None:
+    model = small_net()
+    executor = sampa.distribute(model)
+    extra = [nn.Parameter(torch.zeros(3))] if rank() else []
+    base = torch.optim.SGD([*model.parameters(), *extra], lr=0.1)
+    sampa.SAMPa(base, executor=executor)
+
+
+def test_a_parameter_outside_the_distributed_model_is_told_on_all_ranks() -> None:
+    for message in messages(2, train_a_stranger):
+        assert "every trained parameter must belong to the distributed model, got 1" in message
+
+
+def without_executor() -> None:
+    sampa.SAMPa(torch.optim.SGD(small_net().parameters(), lr=0.1))
+
+
+def test_an_optimizer_without_executor_is_refused_under_torchrun() -> None:
+    for message in messages(2, without_executor):
+        assert "2 processes were started but the optimizer has no executor" in message
+
+
+# ---- steps that go wrong ---------------------------------------------------------------------
+
+
+def call_the_raw_model(**options: Any) -> None:
+    session = Session(Run(**options))
+    session.loss_fn = lambda batch: cross_entropy(session.model, batch)
+    session.advance(5)
+
+
+def test_a_loss_that_calls_the_raw_model_is_told_what_to_call() -> None:
+    for message in messages(2, call_the_raw_model):
+        assert "loss_fn must call executor.model, not the model" in message
+
+
+def fail_on_one_rank(model: nn.Module, batch: Batch) -> Tensor:
+    if rank() == 1 and batch[0].flatten()[0] > 0:
+        raise KeyError("a mistake in loss_fn")
+    return cross_entropy(model, batch)
+
+
+def train_quietly(run: Run) -> None:
+    Session(run).advance(run.steps)
+
+
+def test_an_exception_on_one_rank_ends_the_other_within_seconds() -> None:
+    survivor, culprit = messages(2, train_quietly, Run(loss=fail_on_one_rank))
+    assert "a mistake in loss_fn" in culprit
+    assert "rank 0 (branch 0, data 0) lost the other ranks" in survivor
+
+
+def sleep_on_one_rank(model: nn.Module, batch: Batch) -> Tensor:
+    if rank() == 1:
+        time.sleep(6)
+    return cross_entropy(model, batch)
+
+
+def test_a_rank_that_does_not_respond_is_given_up_after_the_timeout() -> None:
+    run = Run(steps=3, loss=sleep_on_one_rank, distribute={"timeout": 2})
+    waiting = messages(2, train_quietly, run)[0]
+    assert "silent for longer than the timeout" in waiting
+    assert "Timed out" in waiting
+
+
+def refusals(duplicate: Callable[[Any], Any], owner: Callable[[Session], Any]) -> str:
+    try:
+        duplicate(owner(Session(Run())))
+    except TypeError as error:
+        return str(error)
+    return "copied"
+
+
+def executor_of(session: Session) -> Any:
+    return session.executor
+
+
+def wrapped_model_of(session: Session) -> Any:
+    return session.executor.model
+
+
+def optimizer_of(session: Session) -> Any:
+    return session.optimizer
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("owner", [executor_of, wrapped_model_of, optimizer_of])
+def test_an_executor_cannot_be_copied_or_pickled(
+    owner: Callable[[Session], Any], duplicate: Callable[[Any], Any]
+) -> None:
+    for message in run_ranks(2, refusals, duplicate, owner):
+        assert "an executor on several ranks cannot be copied or pickled" in message
+        assert "save optimizer.state_dict() and model.state_dict() instead" in message

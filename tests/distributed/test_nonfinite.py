@@ -1,0 +1,111 @@
+"""A gradient that is not finite on one branch only: all ranks decide the same."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.distributed.training import Run, Session, cross_entropy, differences, small_net
+from tests.problems import Batch
+from tests.ranks import run_ranks
+
+pytestmark = pytest.mark.dist
+
+BAD_STEP = 3
+
+
+class Spoiled(nn.Module):
+    """A network whose output turns into NaN (or overflows) in one pass of one step."""
+
+    def __init__(self, branch: int, factor: float) -> None:
+        super().__init__()
+        self.net = small_net()
+        self.branch, self.factor = branch, factor
+        self.passes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        return self.net(x) * self.factor if self._is_bad() else self.net(x)
+
+    def _is_bad(self) -> bool:
+        """In one process branches take turns, after a first step of one pass."""
+        if os.environ["WORLD_SIZE"] == "1":
+            return self.passes == 2 * BAD_STEP - 2 + self.branch
+        return self.passes == BAD_STEP and int(os.environ["RANK"]) == self.branch
+
+
+def train_spoiled(branch: int, factor: float, options: dict[str, Any]) -> list[Any]:
+    """After every step: the weights, the base's state, the record, and a scaler's scale."""
+    run = Run(net=lambda: Spoiled(branch, factor), options=options)
+    session = Session(run)
+    seen = []
+    for _ in range(6):
+        session.advance(1)
+        scaler = session.optimizer.scaler
+        seen.append(
+            {
+                "weights": [p.detach().clone() for p in session.model.parameters()],
+                "state": [v["momentum_buffer"].clone() for v in session.optimizer.state.values()],
+                "last": session.optimizer.last,
+                "scale": None if scaler is None else scaler.get_scale(),
+            }
+        )
+    return seen
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_both_ranks_skip_a_step_that_is_bad_on_one_branch(branch: int) -> None:
+    first, second = run_ranks(2, train_spoiled, branch, math.nan, {})
+    assert [step["last"].skipped for step in first] == [False, False, True, False, False, False]
+    assert differences(first, second) == []
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_a_skipped_step_leaves_weights_and_base_state_untouched(branch: int) -> None:
+    for seen in run_ranks(2, train_spoiled, branch, math.nan, {}):
+        before, after = seen[BAD_STEP - 2], seen[BAD_STEP - 1]
+        assert differences(before["weights"], after["weights"]) == []
+        assert differences(before["state"], after["state"]) == []
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_two_ranks_go_on_after_a_skip_as_one_process_does(branch: int) -> None:
+    expected = run_ranks(1, train_spoiled, branch, math.nan, {})[0]
+    for seen in run_ranks(2, train_spoiled, branch, math.nan, {}):
+        assert differences(seen, expected) == []
+
+
+def train_scaled(branch: int) -> list[Any]:
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    return train_spoiled(branch, 1e36, {"scaler": scaler})
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_an_overflow_on_one_branch_lowers_the_scale_on_both_ranks(branch: int) -> None:
+    first, second = run_ranks(2, train_scaled, branch)
+    assert [s["scale"] for s in first] == [2.0**10] * 2 + [2.0**9] * 4
+    assert differences(first, second) == []
+
+
+def bad_loss(model: nn.Module, batch: Batch) -> Tensor:
+    return cross_entropy(model, batch) * math.nan
+
+
+def skip_until_refused() -> str:
+    session = Session(Run(loss=bad_loss, options={"max_skips": 3}))
+    try:
+        session.advance(20)
+    except RuntimeError as error:
+        return str(error)
+    return "never"
+
+
+def test_both_ranks_give_up_after_the_same_number_of_bad_steps() -> None:
+    first, second = run_ranks(2, skip_until_refused)
+    assert "3 steps in a row had a gradient that is not finite" in first
+    assert first == second
