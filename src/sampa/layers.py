@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -79,7 +80,9 @@ class Layers:
             yield from (("", module) for module in self._seen)
 
     def _notice(self, module: nn.Module, _inputs: Any) -> None:
-        self._seen.setdefault(module)
+        # A compiled model is noticed as a whole, before its layers run inside the graph.
+        if not torch.compiler.is_compiling() and module not in self._seen:
+            self._seen.update(dict.fromkeys(module.modules()))
 
 
 def is_normalization(module: nn.Module) -> bool:

@@ -16,6 +16,7 @@ from sampa import scaling, states
 from sampa.batches import batch_size
 from sampa.checks import (
     SCHEMA,
+    Rho,
     checked_schema,
     described,
     radius,
@@ -120,9 +121,9 @@ class SharpnessAware(Optimizer):
         self._held_batch: Any = None
         self._setup()
         for group in self.param_groups:
-            radius(group.get("rho", method.rho), 0)
+            radius(self._rho(group), 0)
         self.executor.adopt(self._weights(), self._settings())
-        seed = torch.initial_seed() if seed is None else seed
+        seed = torch.initial_seed() if seed is None else int(seed)
         self._progress = Progress(seed=self.executor.agree_on(seed))
 
     def _setup(self) -> None:
@@ -262,6 +263,8 @@ class SharpnessAware(Optimizer):
             held_loss=held_loss if self.method.holds_batch else math.nan,
         )
         self.last = journal.record(self._progress, sharpness, updated=updated, skipped=skipped)
+        # A batch without an update is still a step to a scheduler on the base, which would warn.
+        self.base._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
         if skipped:
             clear_gradients(self._weights())
             self._refuse_endless_skipping()
@@ -289,7 +292,7 @@ class SharpnessAware(Optimizer):
             t=t,
             epoch=self._progress.epoch,
             x=weights,
-            rho=self._per_tensor(lambda group: radius(group.get("rho", self.method.rho), t)),
+            rho=self._per_tensor(lambda group: radius(self._rho(group), t)),
             lr=self._per_tensor(lambda group: float(group["lr"])),
             weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
             eps=self.perturb_eps,
@@ -301,6 +304,11 @@ class SharpnessAware(Optimizer):
             momentum=lambda: momentum(self.base, weights),
             batch_size=lambda: batch_size(batch),
         )
+
+    def _rho(self, group: dict[str, Any]) -> Rho:
+        """A group's own radius, or the method's. (Adadelta has an option of its own called rho.)"""
+        own = {} if "rho" in self.base.defaults else group
+        return own.get("rho", self.method.rho)
 
     def _per_tensor(self, value: Callable[[dict[str, Any]], float]) -> list[float]:
         """A group's number, repeated for each of its parameters."""
@@ -406,7 +414,7 @@ class SharpnessAware(Optimizer):
         self._progress = Progress(**saved["progress"])
         self._held_batch = saved["held_batch"]
         self.last = None
-        if self.scaler is not None and saved["scaler"] is not None:
+        if self.scaler is not None and saved["scaler"]:  # empty if it was disabled
             self.scaler.load_state_dict(saved["scaler"])
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)

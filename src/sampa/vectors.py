@@ -59,7 +59,11 @@ def global_norm(tensors: Sequence[Tensor]) -> float:
     """One norm over several tensors; half precision is summed in float32."""
     if not tensors:
         return 0.0
-    dtype = torch.float32 if any(t.dtype in LOW_PRECISION for t in tensors) else None
+    dtypes = {t.dtype for t in tensors}
+    if torch.float64 in dtypes:  # a norm cannot narrow its input
+        tensors = [t.float() if t.dtype in LOW_PRECISION else t for t in tensors]
+        dtypes -= set(LOW_PRECISION)
+    dtype = torch.float32 if dtypes & set(LOW_PRECISION) else None
     norms = torch._foreach_norm(list(tensors), 2, dtype=dtype)
     device = norms[0].device
     stacked = torch.stack([n.to(device, torch.float64) for n in norms])
@@ -109,6 +113,8 @@ def add(a: Vector, b: Vector, alpha: float = 1.0) -> Vector:
 
 def mix(a: Vector, b: Vector, lam: float) -> Vector:
     """(1 − λ) a + λ b."""
+    if lam in (0, 1):  # an entry that is absent stays absent
+        return b if lam else a
     return add(scale(a, 1 - lam), b, alpha=lam)
 
 

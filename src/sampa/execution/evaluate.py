@@ -61,6 +61,7 @@ class Snapshot:
         finally:
             with torch.no_grad():
                 copy_(trainable, self._saved)
+            torch.clear_autocast_cache()  # cast copies of the moved weights
 
     def invalidate(self) -> None:
         """Say that the weights are no longer x_t."""
@@ -133,6 +134,8 @@ class Evaluator:
             self._wanting(probe.wrt if may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.backward and wanted),
         ):
+            # Inside an autocast block of the user the cast weights are those of another point.
+            torch.clear_autocast_cache()
             return self._accumulate(probe, probe.backward and wanted, sync, announce)
 
     def gradient(self, probe: Probe) -> Vector:
@@ -153,7 +156,13 @@ class Evaluator:
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1
             with sync(is_last):
-                loss = checked_loss(self.loss_fn(micro_batch), differentiable=differentiable)
+                output = self.loss_fn(micro_batch)
+                if i == 0 and any(p.grad is not None for p in self.weights):
+                    raise RuntimeError(
+                        "loss_fn must not call backward: it returns the loss, and sampa "
+                        "differentiates it (once per probe)"
+                    )
+                loss = checked_loss(output, differentiable=differentiable)
                 assert loss.value is not None
                 value = loss.value.detach() * share
                 total = value if total is None else total + value

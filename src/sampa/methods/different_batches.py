@@ -39,6 +39,10 @@ class SAMdbMethod(MethodDefaults):
     def initial_state(self) -> SAMdbState:
         return SAMdbState()
 
+    def after_skip(self, state: SAMdbState) -> SAMdbState:
+        # The batch that is held now may be the bad one: start again with the next.
+        return SAMdbState()
+
     def rounds(self, context: Context, state: SAMdbState) -> Rounds:
         if not state.started:
             yield (Probe(),)  # its loss is the call's result; B_0 counts in BatchNorm's statistics

@@ -5,7 +5,9 @@ MESA:  the same with z' the logits of a moving average v of the weights, v ← d
 
 Active in epochs E_start < e < E_end (0-based), told with `optimizer.set_epoch`. The paper's formula
 has no τ²; the authors' code has it (`scale_tau2`), and its numbers come from there. Samples whose
-record is missing (dropped, or drawn twice) are left out of the KL term.
+record is missing (dropped, drawn twice, or seen by another data rank) are left out of the KL term.
+MESA also averages BatchNorm's statistics: from the start where the executor knows the model, else
+from the first pass on.
 """
 
 from __future__ import annotations
