@@ -34,6 +34,7 @@ CASES: dict[str, tuple[algorithms.Recurrence, Callable[..., sampa.SharpnessAware
 }
 
 MORE_BASES: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "adadelta": lambda p: torch.optim.Adadelta(p, lr=0.5),
     "sgd-fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
     "sgd-maximize": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, maximize=True),
     "adamw-fused": lambda p: torch.optim.AdamW(p, lr=0.05, fused=True),
