@@ -19,7 +19,11 @@ COMMANDS = {
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code says how it went (0 well, 1 failed, 2 wrong usage)."""
+    """Run one command.
+
+    Returns:
+        How it went: 0 well, 1 failed, 2 wrong usage, 130 interrupted.
+    """
     args = sys.argv[1:] if args is None else list(args)
     try:
         import tyro
@@ -47,6 +51,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"sampa {name}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"sampa {name}: interrupted", file=sys.stderr)
+        return 130
     return code if isinstance(code, int) else 0
 
 

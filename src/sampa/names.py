@@ -26,7 +26,7 @@ def find_method(name: str) -> Factory:
     match = _SAMPA_WITH_LAMBDA.fullmatch(name)
     if match:
         return partial(METHODS["sampa"], lam=float(match.group(1)))
-    raise ValueError(unknown("method", name, METHODS))
+    raise ValueError(unknown("method", name, [*METHODS, *ALIASES]))
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

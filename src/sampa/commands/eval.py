@@ -8,16 +8,17 @@ from typing import Literal
 
 from tyro.conf import Positional
 
+from sampa.commands.train import default_device
 from sampa.train import checkpoint
 from sampa.train.folder import RunFolder
+from sampa.train.launch import set_threads
 from sampa.train.models import build
-from sampa.train.run import Run
 from sampa.train.tasks import open_task
 
 
 def main(
     run_folder: Positional[Path],
-    which: Literal["best", "last"] = "best",
+    which: Literal["best", "last"] | None = None,
     split: Literal["test", "validation"] = "test",
     data_dir: Path | None = None,
 ) -> int:
@@ -29,23 +30,22 @@ def main(
 
     Args:
         run_folder: The folder that `sampa train` wrote.
-        which: The best model on validation, or the newest.
+        which: The best model on validation, or the newest; if not given, what the run reports.
         split: The data to judge it on.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
     """
+    set_threads()
     folder = RunFolder(run_folder)
-    saved = folder.read("run.json")
-    if saved is None:
-        raise ValueError(f"{run_folder} must be the folder of a run, and has no run.json")
-    run = Run.from_json(saved["run"])
-    found = checkpoint.newest(folder.checkpoints, "best-" if which == "best" else "step-", print)
+    run = folder.run()
+    chosen = which or run.select
+    found = checkpoint.newest(folder.checkpoints, "best-" if chosen == "best" else "step-", print)
     if found is None:
-        raise ValueError(f"{run_folder} has no {which} checkpoint that is whole")
+        raise ValueError(f"{run_folder} has no {chosen} checkpoint that is whole")
     place = data_dir or os.environ.get("SAMPA_DATA_DIR")
     task = open_task(run, None if place is None else Path(place), shard=0, shards=1)
     model = build(run.model.name, **run.model.options, **task.model_options())
     model.load_state_dict(found.state["model"])
-    scores = task.evaluate(model.eval(), split)
+    scores = task.evaluate(model.to(default_device()).eval(), split)
     shown = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
     print(f"{run.name} {run.method} seed {run.seed}, {found.path.name}: {split} {shown}")
     return 0

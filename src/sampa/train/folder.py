@@ -63,6 +63,17 @@ class RunFolder:
         assert saved is not None
         return self._run(saved)
 
+    def result_of(self, run: Run) -> dict[str, Any] | None:
+        """The result of a run that is done here, None if it is not.
+
+        Raises:
+            ValueError: If it is another run's.
+        """
+        result = self.read("result.json")
+        if result is not None:
+            self._require_same(_leaves(self.run().as_json()), _leaves(run.as_json()))
+        return result
+
     def _run(self, saved: dict[str, Any]) -> Run:
         require(f"{self.path / 'run.json'}", sorted(saved), "run" in saved, "written by sampa")
         return Run.from_json(saved["run"])
