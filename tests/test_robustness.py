@@ -31,7 +31,7 @@ from tests.problems import (
 BATCHES = vector_batches(6)
 
 
-# 1 optimizer.py _context: group.get("rho") is Adadelta's own option (its decay, 0.9)
+# group.get("rho") is Adadelta's own option (its decay, 0.9)
 def test_the_radius_is_not_mistaken_for_adadeltas_rho() -> None:
     model = tiny_mlp()
     loss_fn, points = watched(model, cross_entropy_of(model))
@@ -39,7 +39,7 @@ def test_the_radius_is_not_mistaken_for_adadeltas_rho() -> None:
     assert (points[1] - points[0]).norm().item() == pytest.approx(0.05, rel=1e-9)
 
 
-# 2 evaluate.py: autocast caches the cast weights until its outermost block ends
+# autocast caches the cast weights until its outermost block ends
 @pytest.mark.parametrize("method", ["sam", "sampa-0.2"])
 def test_autocast_around_step_is_autocast_inside_loss_fn(method: str) -> None:
     def bfloat16() -> torch.autocast:
@@ -62,7 +62,7 @@ def test_autocast_around_step_is_autocast_inside_loss_fn(method: str) -> None:
     assert torch.equal(*ends)
 
 
-# 5 vectors.py global_norm: bfloat16 beside float64
+# bfloat16 beside float64
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_of_different_precision_train_together(method: str) -> None:
     model = nn.ParameterList(
@@ -78,7 +78,7 @@ def test_weights_of_different_precision_train_together(method: str) -> None:
     assert [p.dtype for p in model] == [torch.float32, torch.bfloat16, torch.float64]
 
 
-# 6 optimizer.py step: a scheduler on the base, stepped per batch, warns after SAMPa's first call
+# a scheduler on the base, stepped per batch, warns after SAMPa's first call
 @pytest.mark.parametrize("method", METHODS)
 def test_a_scheduler_on_the_base_may_step_after_every_batch(method: str) -> None:
     model = tiny_mlp()
@@ -90,7 +90,7 @@ def test_a_scheduler_on_the_base_may_step_after_every_batch(method: str) -> None
     assert scheduler.last_epoch == 3
 
 
-# 7 optimizer.py load_state_dict: the scaler is loaded last and may refuse
+# the scaler is loaded last and may refuse
 def test_a_state_saved_with_a_disabled_scaler_is_loaded_or_nothing_changes() -> None:
     model = tiny_mlp()
     saved = sampa.SAMPa(sgd(model), scaler=torch.amp.GradScaler("cpu", enabled=False))
@@ -103,7 +103,7 @@ def test_a_state_saved_with_a_disabled_scaler_is_loaded_or_nothing_changes() -> 
         assert same_bits(optimizer.state_dict(), before)
 
 
-# 8 vectors.py mix: at lam = 0 an entry absent in the first vector comes from the second, times 0
+# at lam = 0 an entry absent in the first vector comes from the second, times 0
 class Sometimes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def test_sampa_zero_leaves_a_parameter_alone_that_the_held_batch_does_not_use() 
     assert torch.equal(model.b, torch.ones(2, dtype=torch.float64))
 
 
-# 9 different_batches.py after_skip: the bad batch is held and spoils the next step too
+# the bad batch is held and spoils the next step too
 @pytest.mark.parametrize("form", ["next", "previous"])
 def test_one_bad_batch_costs_sam_db_one_step(form: str) -> None:
     model = tiny_mlp()
@@ -135,7 +135,7 @@ def test_one_bad_batch_costs_sam_db_one_step(form: str) -> None:
     assert optimizer.last.skips == 1
 
 
-# 10 layers.py _notice is traced by torch.compile
+# layers.py _notice is traced by torch.compile
 @pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_a_traced_model_trains_without_an_executor() -> None:
     ends = []
@@ -150,7 +150,7 @@ def test_a_traced_model_trains_without_an_executor() -> None:
     assert same_bits(*ends)
 
 
-# 11 evaluate.py: backward inside loss_fn is not told
+# backward inside loss_fn is not told
 def test_backward_inside_loss_fn_is_refused_with_a_reason() -> None:
     model = tiny_mlp()
 
@@ -163,7 +163,7 @@ def test_backward_inside_loss_fn_is_refused_with_a_reason() -> None:
         sampa.SAM(sgd(model)).step(loss_fn, BATCHES[0])
 
 
-# 11b silently doubled gradient where the graph keeps nothing
+# silently doubled gradient where the graph keeps nothing
 def test_backward_inside_loss_fn_does_not_double_the_gradient() -> None:
     p = nn.Parameter(torch.ones(2))
     optimizer = sampa.Base(torch.optim.SGD([p], lr=0.1))
@@ -177,7 +177,7 @@ def test_backward_inside_loss_fn_does_not_double_the_gradient() -> None:
         optimizer.step(loss_fn, torch.ones(1))
 
 
-# 13 optimizer.py: a seed from NumPy
+# a seed from NumPy
 def test_a_seed_from_numpy_is_the_same_seed() -> None:
     import numpy as np
 
