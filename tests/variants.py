@@ -7,7 +7,7 @@ still the mean of its samples'.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -195,3 +195,25 @@ ACTIVE: dict[str, Callable[..., sampa.SharpnessAware]] = {
     "gsam": partial(sampa.GSAM, rho=0.1, alpha=0.4, rho_min=0.05, lr_max=0.2),
     "sampa+msam": partial(sampa.SAMPa, micro_batches=sampa.MicroBatches(count=2)),
 }
+
+PLAN = [(epoch, batch) for epoch in range(3) for batch in BATCHES[:3]]  # nine steps, three epochs
+
+
+def build(
+    name: str, model: nn.Module, base: str = "sgd-momentum", **options: Any
+) -> sampa.SharpnessAware:
+    options = {"executor": sampa.Serial(model), "seed": 0, **options}
+    return ACTIVE[name](BASES[base](model.parameters()), **options)
+
+
+def net() -> nn.Sequential:
+    return batch_norm_mlp(dropout=0.3)
+
+
+def train(
+    optimizer: sampa.SharpnessAware, model: nn.Module, plan: list[tuple[int, Sample]]
+) -> Iterator[float]:
+    """Make the steps of a plan; yields the loss of each."""
+    for epoch, batch in plan:
+        optimizer.set_epoch(epoch)
+        yield optimizer.step(loss_of(model), batch).item()
