@@ -1,0 +1,104 @@
+"""A compiled model under the parallel executor gives the bits of the compiled model in one process.
+
+DDP lets the compiler cut the graph at bucket boundaries, so that exchanges overlap with backward
+(torch._dynamo.config.optimize_ddp). Here `wide_net` is cut into three, and no bit changes: the
+switch is left on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from tests.distributed.training import Outcome, Run, Session, differences
+from tests.problems import small_net
+from tests.ranks import run_ranks
+
+pytestmark = pytest.mark.dist
+
+has_compiler = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler"
+)
+BACKENDS = ["aot_eager", pytest.param("inductor", marks=has_compiler)]
+
+
+def wrapped(net: nn.Module, backend: str) -> nn.Module:
+    return torch.compile(net, backend=backend)
+
+
+def in_place(net: nn.Module, backend: str) -> nn.Module:
+    net.compile(backend=backend)
+    return net
+
+
+def wide_net() -> nn.Module:
+    """Large enough that DDP cuts it: its first bucket holds 1 MB."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 512), nn.LayerNorm(512), nn.GELU()]
+    return Flat(nn.Sequential(*layers, nn.Linear(512, 512), nn.Linear(512, 10)))
+
+
+class Flat(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x.flatten(1))
+
+
+def train_compiled(
+    net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
+) -> tuple[Outcome, int]:
+    """Train, evaluate, train; with the number of graphs that were compiled."""
+    # What torch's own compiler warns about is not what is tested here.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
+    torch._dynamo.reset()
+    run = Run(net=lambda: compiled(net(), backend), distribute={"bucket_mb": 1})
+    session = Session(run)
+    session.advance(8)
+    session.executor.model.eval()
+    with torch.no_grad():
+        session.losses.append(session.executor.model(torch.ones(2, 1, 8, 8)))
+    session.executor.model.train()
+    session.advance(4)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return session.outcome(), graphs
+
+
+def assert_all_equal(
+    net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
+) -> None:
+    expected, _ = run_ranks(1, train_compiled, net, compiled, backend)[0]
+    for outcome, _ in run_ranks(2, train_compiled, net, compiled, backend):
+        assert differences(outcome, expected) == []
+
+
+def test_a_compiled_model_matches_its_serial_run_bitwise() -> None:
+    assert_all_equal(small_net, wrapped, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("compiled", [wrapped, in_place])
+@pytest.mark.parametrize("net", [small_net, wide_net])
+def test_any_compiled_model_matches_its_serial_run_bitwise(
+    net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
+) -> None:
+    assert_all_equal(net, compiled, backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [wrapped, in_place])
+def test_the_executor_makes_no_more_graphs_than_one_process(
+    compiled: Callable[[nn.Module, str], nn.Module],
+) -> None:
+    """The hooks that guard BatchNorm statistics stay out of the graph."""
+    _, alone = run_ranks(1, train_compiled, small_net, compiled, "aot_eager")[0]
+    for _, graphs in run_ranks(2, train_compiled, small_net, compiled, "aot_eager"):
+        assert 0 < graphs <= alone
