@@ -1,0 +1,99 @@
+"""Collect: from folders to records, and a reason for everything that is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sampa.checks import require
+from sampa.report.records import Paper, Record, read_paper, read_record
+
+MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is not in the report, and why."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All that was found below some folders."""
+
+    records: tuple[Record, ...]
+    problems: tuple[Problem, ...]
+
+
+def collect(folders: Sequence[Path]) -> Collection:
+    """Read every run below the folders, in the order of their paths.
+
+    Raises:
+        ValueError: If a folder does not exist, or there is no run at all.
+    """
+    for folder in folders:
+        require("folder", str(folder), folder.is_dir(), "an existing folder")
+    found = {run.resolve(): (run, root) for root in folders for run in find_runs(root)}
+    if not found:
+        names = ", ".join(map(str, folders))
+        raise ValueError(f"no run found below {names}; `sampa train` and `sampa compare` make them")
+    records: list[Record] = []
+    problems: list[Problem] = []
+    for run, root in found.values():
+        paper = _nearest_paper(run, root, problems)
+        try:
+            record = read_record(run, shown(run, root), paper)
+        except (ValueError, OSError) as error:
+            problems.append(Problem(shown(run, root), _reason(error)))
+        else:
+            records.append(record)
+    return Collection(*_without_repeats(records, problems))
+
+
+def find_runs(root: Path) -> list[Path]:
+    """The folders below one (itself included) that hold a run."""
+    return sorted({file.parent for mark in MARKS for file in root.rglob(mark)})
+
+
+def shown(path: Path, root: Path) -> str:
+    """A path as the report names it: from the folder that was asked for, not from the root."""
+    return str(Path(root.resolve().name) / path.relative_to(root))
+
+
+def _nearest_paper(run: Path, root: Path, problems: list[Problem]) -> Paper | None:
+    """The paper.json of a run's folder or of the nearest one above it, up to the root."""
+    between = [run, *run.parents][: len(run.relative_to(root).parts) + 1]
+    file = next(
+        (place / "paper.json" for place in between if (place / "paper.json").exists()), None
+    )
+    if file is None:
+        return None
+    try:
+        return read_paper(file)
+    except (ValueError, OSError) as error:
+        problem = Problem(shown(file, root), _reason(error))
+        if problem not in problems:
+            problems.append(problem)
+        return None
+
+
+def _reason(error: ValueError | OSError) -> str:
+    """What is wrong, without the path on this machine."""
+    strange = isinstance(error, OSError) and error.strerror
+    return f"a file is not readable: {error.strerror}" if strange else str(error)
+
+
+def _without_repeats(
+    records: Sequence[Record], problems: Sequence[Problem]
+) -> tuple[tuple[Record, ...], tuple[Problem, ...]]:
+    """A run that was made twice counts once: its seeds are not independent."""
+    kept: dict[str, Record] = {}
+    left_out = list(problems)
+    for record in records:
+        first = kept.setdefault(repr(record.run), record)
+        if first is not record:
+            left_out.append(Problem(record.place, f"the same run as {first.place}"))
+    return tuple(kept.values()), tuple(left_out)
