@@ -1,0 +1,166 @@
+"""Views: everything that the page shows of a recipe, ready for the template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from sampa.report.charts import Look, curve_chart, look, sweep_chart, time_chart
+from sampa.report.collect import Problem
+from sampa.report.conditions import Fact, conditions, is_comparable_in_time, run_table, settings
+from sampa.report.groups import Recipe, Variant
+from sampa.report.series import (
+    bands,
+    clouds,
+    describe_bands,
+    describe_clouds,
+    describe_sweep,
+    sweeps,
+)
+from sampa.report.summarize import Table, headline, paper_table, result_table
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart with its words.
+
+    Attributes:
+        title: What is drawn.
+        note: What one must know to read it.
+        description: The chart in words, for those who do not see it.
+        svg: The drawing, which has no text from outside.
+    """
+
+    title: str
+    note: str
+    description: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class RecipeView:
+    """One recipe's part of the page."""
+
+    recipe: Recipe
+    anchor: str
+    headline: str
+    table: Table
+    paper: Table | None
+    runs: Table
+    charts: tuple[Chart, ...]
+    conditions: tuple[Fact, ...]
+    settings: tuple[Fact, ...]
+
+    def look(self, variant: Variant) -> Look:
+        return look(variant.style)
+
+
+@dataclass(frozen=True)
+class PageView:
+    """The whole page."""
+
+    title: str
+    extent: tuple[str, ...]
+    recipes: tuple[RecipeView, ...]
+    problems: tuple[Problem, ...]
+
+
+def page_view(recipes: Sequence[Recipe], problems: Sequence[Problem]) -> PageView:
+    views = tuple(recipe_view(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1))
+    return PageView(_title(recipes), _extent(recipes), views, tuple(problems))
+
+
+def recipe_view(recipe: Recipe, anchor: str) -> RecipeView:
+    return RecipeView(
+        recipe=recipe,
+        anchor=anchor,
+        headline=headline(recipe),
+        table=result_table(recipe),
+        paper=paper_table(recipe),
+        runs=run_table(recipe),
+        charts=(*_curves(recipe, anchor), _time(recipe, anchor), *_sweeps(recipe, anchor)),
+        conditions=tuple(conditions(recipe)),
+        settings=tuple(settings(recipe)),
+    )
+
+
+# ---- charts ----------------------------------------------------------------------------------
+
+BAND_NOTE = "Mean over seeds; the band reaches from the lowest to the highest."
+GAP_NOTE = "Loss at the perturbed point minus that at the clean one, last batch of each epoch."
+COSINE_NOTE = "Between the first and the last gradient of a step, last batch of each epoch."
+
+
+def _curves(recipe: Recipe, anchor: str) -> list[Chart]:
+    kinds = {
+        f"validation_{recipe.metric}": (f"Validation {recipe.metric}", BAND_NOTE),
+        "train_loss": ("Training loss", BAND_NOTE),
+        "sharpness": ("Sharpness gap", GAP_NOTE),
+        "cosine": ("Cosine of the gradients", COSINE_NOTE),
+    }
+    charts: list[Chart] = []
+    for i, (name, (title, note)) in enumerate(kinds.items()):
+        found = bands(recipe, name)
+        if found:
+            svg = Markup(curve_chart(found, f"{anchor}-curve-{i}"))
+            charts.append(Chart(title, note, describe_bands(found), svg))
+    return charts
+
+
+def _time(recipe: Recipe, anchor: str) -> Chart:
+    found = clouds(recipe)
+    note = "Small marks are runs, large marks their means."
+    if not is_comparable_in_time(recipe):
+        note += " The runs were made under different conditions: do not compare their seconds."
+    svg = Markup(time_chart(found, f"{anchor}-time"))
+    return Chart(f"Test {recipe.metric} against time", note, describe_clouds(found), svg)
+
+
+def _sweeps(recipe: Recipe, anchor: str) -> list[Chart]:
+    charts: list[Chart] = []
+    for i, sweep in enumerate(sweeps(recipe)):
+        title = f"Test {recipe.metric} of {sweep.method} over λ"
+        note = "Mean ± standard deviation over seeds."
+        if sweep.reference is not None:
+            note += f" Dashed: {recipe.baseline.label}."
+        svg = Markup(sweep_chart(sweep, f"{anchor}-sweep-{i}"))
+        charts.append(Chart(title, note, describe_sweep(sweep), svg))
+    return charts
+
+
+# ---- words about the whole -------------------------------------------------------------------
+
+
+def _title(recipes: Sequence[Recipe]) -> str:
+    methods = _methods(recipes)
+    where = recipes[0].name if len(recipes) == 1 else f"{len(recipes)} recipes"
+    if not recipes:
+        return "No finished runs"
+    return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {where}"
+
+
+def _extent(recipes: Sequence[Recipe]) -> tuple[str, ...]:
+    """How much was compared, in a few words each."""
+    records = [record for recipe in recipes for record in recipe.records]
+    seeds = sorted({record.run.seed for record in records})
+    parts = [f"{len(records)} finished run{'s' if len(records) != 1 else ''}"]
+    if records:
+        parts += [", ".join(_methods(recipes)), f"seeds {_ranges(seeds)}"]
+    return tuple(parts)
+
+
+def _methods(recipes: Sequence[Recipe]) -> list[str]:
+    return list(dict.fromkeys(v.method for recipe in recipes for v in recipe.variants))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers in order, with runs of them joined: 0–2, 5."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return ", ".join(f"{g[0]}–{g[-1]}" if len(g) > 1 else f"{g[0]}" for g in groups)

@@ -1,0 +1,206 @@
+"""The page in a real browser: nothing fails, nothing is fetched, everything fits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from sampa.report import make_report
+from tests.report.folders import a_run, write_grid, write_run
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+EVIL = "<script>document.title = 'taken over'</script>"
+PHONE = {"width": 360, "height": 740}
+DESKTOP = {"width": 1200, "height": 900}
+LONG = "a-method-with-quite-a-long-name-of-its-own"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("browser")
+    scores = {"sgd": (90.0, 91.0, 92.0), "sam": (91.0, 93.0, 92.0), "sampa": (9.0, 100.0)}
+    root = write_grid(folder / "runs", {**scores, EVIL: (80.0,), LONG: (85.0,)})
+    write_run(root / "half", a_run("asam"), finished=False)
+    paper = {"metric": "accuracy", "values": {"sam": [94.26, 0.7], "sgd": [94.0, 0.1]}}
+    (root / "paper.json").write_text(json.dumps(paper))
+    file = folder / "report.html"
+    file.write_text(make_report([root]).html)
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[api.Browser]:
+    # No sandbox: tests run as root in containers, and the page is our own.
+    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: api.Browser, address: str) -> Iterator[api.Page]:
+    """The opened page; ends with an error if the browser complained or fetched anything."""
+    page = browser.new_page(viewport=DESKTOP)
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address)
+    yield page
+    page.close()
+    assert not complaints
+    assert [url for url in requests if not url.startswith("data:")] == [address]
+
+
+def column(page: api.Page, number: int, table: int = 0) -> list[str]:
+    """The texts of a column of a table, from top to bottom."""
+    rows = page.locator("table.sortable").nth(table).locator("tbody tr")
+    return [row.locator("th, td").nth(number).inner_text().strip() for row in rows.all()]
+
+
+def header(page: api.Page, name: str) -> api.Locator:
+    return page.locator("table.sortable").first.get_by_role("columnheader", name=name)
+
+
+def overflow(page: api.Page) -> int:
+    """By how many pixels the page is wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+def open_details(page: api.Page) -> None:
+    page.locator("summary").click()
+    assert page.get_by_role("heading", name="Conditions", exact=True).is_visible()
+
+
+def brightness(page: api.Page, selector: str, prop: str) -> float:
+    """The mean of the three channels of a computed color."""
+    script = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
+    color = page.evaluate(script, [selector, prop])
+    return sum(map(float, color[color.index("(") + 1 : -1].split(",")[:3])) / 3
+
+
+def test_the_page_opens_without_complaint_or_request(page: api.Page) -> None:
+    assert page.title() == "5 methods on toy – sampa report"
+    assert page.locator("figure svg").count() == 5
+
+
+def test_charts_are_drawn_and_described(page: api.Page) -> None:
+    chart = page.get_by_role("img", name="Validation accuracy")
+    box = chart.bounding_box()
+    assert box is not None
+    assert box["width"] > 400
+    assert box["height"] > 200
+
+
+def test_markup_in_a_name_stays_text(page: api.Page) -> None:
+    assert EVIL in column(page, 0)
+    assert page.locator("script").count() == 1
+    assert "taken over" not in page.title()
+
+
+def test_a_click_sorts_up_and_the_next_one_down(page: api.Page) -> None:
+    scores = header(page, "test accuracy")
+    scores.get_by_role("button").click()
+    assert scores.get_attribute("aria-sort") == "ascending"
+    assert column(page, 0) == ["sampa", EVIL, LONG, "sgd", "sam"]  # by number: 54.5, 80, 85, 91, 92
+    scores.get_by_role("button").click()
+    assert scores.get_attribute("aria-sort") == "descending"
+    assert column(page, 0) == ["sam", "sgd", LONG, EVIL, "sampa"]
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_a_key_sorts_too(page: api.Page, key: str) -> None:
+    button = header(page, "n").first.get_by_role("button")
+    button.focus()
+    page.keyboard.press(key)
+    assert column(page, 1) == ["1", "1", "2", "3", "3"]
+    page.keyboard.press(key)
+    assert column(page, 1) == ["3", "3", "2", "1", "1"]
+
+
+def test_headers_are_reached_with_the_tab_key(page: api.Page) -> None:
+    header(page, "method").get_by_role("button").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "n"
+
+
+def test_one_column_at_a_time_is_marked_as_sorted(page: api.Page) -> None:
+    header(page, "seconds").get_by_role("button").click()
+    header(page, "method").get_by_role("button").click()
+    assert page.locator("[aria-sort]").count() == 1
+    assert column(page, 0)[1:] == [LONG, "sam", "sampa", "sgd"]
+
+
+def test_what_has_no_value_stays_last_both_ways(page: api.Page) -> None:
+    difference = header(page, "against sgd").get_by_role("button")
+    for _ in range(2):
+        difference.click()
+        assert column(page, 2 + 1)[-1] == "–"
+
+
+def test_numbers_are_right_aligned_with_equal_digits(page: api.Page) -> None:
+    cell = page.locator("table.numbers td").first
+    styles = cell.evaluate(
+        "e => [getComputedStyle(e).textAlign, getComputedStyle(e).fontVariantNumeric]"
+    )
+    assert styles[0] == "right"
+    assert "tabular-nums" in styles[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("window", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_the_page_is_never_wider_than_the_window(
+    page: api.Page, scheme: str, window: dict[str, int]
+) -> None:
+    page.set_viewport_size(window)
+    page.emulate_media(color_scheme=scheme)
+    open_details(page)
+    assert overflow(page) <= 0
+
+
+def test_wide_tables_scroll_by_themselves_on_a_phone(page: api.Page) -> None:
+    page.set_viewport_size(PHONE)
+    widths = "e => [e.scrollWidth, e.clientWidth]"
+    inner, outer = page.locator(".scroll").first.evaluate(widths)
+    assert inner > outer
+
+
+def test_dark_turns_page_and_charts(page: api.Page) -> None:
+    tick, text = ".chart text", "fill"
+    page.emulate_media(color_scheme="light")
+    assert brightness(page, "body", "backgroundColor") > 240
+    assert brightness(page, tick, text) < 120
+    page.emulate_media(color_scheme="dark")
+    assert brightness(page, "body", "backgroundColor") < 40
+    assert brightness(page, tick, text) > 140
+
+
+def test_print_is_dark_on_white_without_controls(page: api.Page) -> None:
+    page.emulate_media(media="print", color_scheme="dark")
+    assert brightness(page, "body", "backgroundColor") == 255
+    assert brightness(page, "body", "color") == 0
+    arrow = "getComputedStyle(document.querySelector('th button'), '::after').display"
+    assert page.evaluate(arrow) == "none"
+
+
+def test_paper_shows_what_is_folded(page: api.Page) -> None:
+    assert page.pdf().startswith(b"%PDF")
+    assert page.locator("details").get_attribute("open") is not None
+
+
+def test_without_scripts_everything_but_sorting_is_there(
+    browser: api.Browser, address: str
+) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(address)
+    assert column(page, 0)[:3] == ["sgd", "sam", "sampa"]
+    assert page.locator("th button").count() == 0
+    page.close()
