@@ -102,6 +102,7 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self.close()
             raise OSError(
                 f"another process is working in {self.path}; wait for it or choose another --out"
             ) from error
