@@ -42,7 +42,8 @@ from sampa.geometry import Adaptive, FisherBall, Masked, Only, Sphere
 from sampa.layers import ParameterInfo
 from sampa.losses import Loss, ZeroOneBound
 from sampa.methods.base import MethodDefaults
-from sampa.optimizer import Options, SharpnessAware
+from sampa.optimizer import SharpnessAware
+from sampa.options import Options
 from sampa.probes import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Rounds, Update
 from sampa.record import StepRecord
 from sampa.vectors import Vector, add, mix, scale

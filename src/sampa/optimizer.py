@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,39 +31,11 @@ from sampa.execution.executor import Executor
 from sampa.execution.serial import default_executor
 from sampa.layers import Layers
 from sampa.noise import derive_seed
+from sampa.options import Options
 from sampa.preview import clear_gradients, lookahead, momentum, set_gradients
 from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
-from sampa.record import Journal, Progress, StepRecord
+from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
 from sampa.vectors import Vector, Weights, scale
-
-
-class Options(TypedDict, total=False):
-    """Keywords that every method takes besides its own.
-
-    Attributes:
-        executor: From `sampa.distribute`; None computes everything in this process.
-        max_norm: Clip the gradient handed to the base optimizer to this norm.
-        accumulate: Cut each batch into this many micro-batches; the gradient is the whole batch's.
-        scaler: A torch GradScaler for fp16. Pass it here and do not call its `step` or `update`.
-        perturb_eps: Added to a norm before dividing by it.
-        same_noise: Let both passes over a batch see the same dropout masks.
-        seed: Of dropout and random directions; torch's initial seed if not given.
-        save_batch: Put the held batch into `state_dict`; if not, hand it back with `hold`.
-        max_skips: Raise after this many steps in a row with a gradient that is not finite.
-        sync_perturbation: Whether data ranks perturb by their common gradient (the result does not
-            depend on how many there are) or each by its own (m-sharpness, one pass less to sync).
-    """
-
-    executor: Executor | None
-    max_norm: float | None
-    accumulate: int
-    scaler: GradScaler | None
-    perturb_eps: float
-    same_noise: bool
-    seed: int | None
-    save_batch: bool
-    max_skips: int
-    sync_perturbation: bool
 
 
 class SharpnessAware(Optimizer):
@@ -267,19 +239,9 @@ class SharpnessAware(Optimizer):
         self.base._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
         if skipped:
             clear_gradients(self._weights())
-            self._refuse_endless_skipping()
+            refuse_endless_skipping(self._progress, self.last, self.max_skips)
         if updated and p.updates == 0:
             self.executor.warn_if_idle(journal.widest_round)
-
-    def _refuse_endless_skipping(self) -> None:
-        if self._progress.skips_in_a_row >= self.max_skips:
-            assert self.last is not None
-            raise RuntimeError(
-                f"{self._progress.skips_in_a_row} steps in a row had a gradient that is not finite "
-                f"(losses {self.last.losses}, norms {self.last.norms} at update "
-                f"{self._progress.updates}); the weights are unchanged since the first of them: "
-                "look at the loss and the data, lower the learning rate, or raise max_skips"
-            )
 
     # ---- what a step is made of --------------------------------------------------------------
 

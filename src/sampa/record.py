@@ -143,3 +143,14 @@ class Journal:
             skipped=skipped,
             skips=progress.skips,
         )
+
+
+def refuse_endless_skipping(progress: Progress, last: StepRecord, most: int) -> None:
+    """Raise if too many steps in a row were dropped."""
+    if progress.skips_in_a_row >= most:
+        raise RuntimeError(
+            f"{progress.skips_in_a_row} steps in a row had a gradient that is not finite "
+            f"(losses {last.losses}, norms {last.norms} at update {progress.updates}); the weights "
+            "are unchanged since the first of them: look at the loss and the data, lower the "
+            "learning rate, or raise max_skips"
+        )

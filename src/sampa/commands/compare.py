@@ -43,7 +43,7 @@ class CompareArguments:
             --extra="--epochs 3 --lr 0.1".
     """
 
-    recipe: Positional[str]
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
     methods: tuple[str, ...] = ("sgd", "sam", "sampa")
     seeds: int = 3
     first_seed: int = 0

@@ -51,7 +51,7 @@ class TrainArguments:
         device: Where the model is.
     """
 
-    recipe: Positional[str] = ""
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = ""
     list: bool = False
     method: str | None = None
     rho: float | None = None
