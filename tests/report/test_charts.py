@@ -10,11 +10,12 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
+from sampa.report import charts
 from sampa.report.charts import COLORS, MARKERS, curve_chart, look, sweep_chart, time_chart
 from sampa.report.series import Band, Cloud, Sweep
 from sampa.report.svg import VARIABLES
 
-TEMPLATES = Path(__import__("sampa.report").report.__file__).parent / "templates"
+TEMPLATES = Path(charts.__file__).parent / "templates"
 BAND = Band("a", 0, [1, 2, 3], [0.11, 0.12, 0.13], [0.1, 0.11, 0.12], [0.12, 0.13, 0.14])
 CLOUD = Cloud("a", 1, [(1.0, 90.0), (2.0, 91.0)], (1.5, 90.5))
 SWEEP = Sweep("sampa", 2, [0.0, 0.2], [90.0, 91.0], [0.5, 0.0], 89.0)

@@ -68,12 +68,6 @@ def test_an_unfinished_run_is_listed_with_its_epochs(tmp_path: Path) -> None:
     assert reasons(tmp_path / "runs") == {"runs/half": "unfinished: 3 epochs and no result.json"}
 
 
-def test_a_run_made_twice_counts_once(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs" / "a", a_run())
-    write_run(tmp_path / "runs" / "b", a_run())
-    assert reasons(tmp_path / "runs") == {"runs/b": "the same run as runs/a"}
-
-
 @pytest.mark.parametrize(
     ("file", "text", "reason"),
     [

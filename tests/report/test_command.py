@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -76,8 +75,9 @@ def test_a_missing_package_is_named_with_the_extra(
     assert "jinja2 is missing; sampa report needs its extra" in capsys.readouterr().err
 
 
-def test_help_shows_examples() -> None:
-    command = [sys.executable, "-m", "sampa", "report", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", "--help"])
+    shown = capsys.readouterr().out
     assert "sampa report runs --baseline sam" in shown
     assert "paper.json" in shown

@@ -64,6 +64,19 @@ def test_changed_epochs_are_named_as_they_were_trained(tmp_path: Path) -> None:
     assert labels(root) == ["sgd, epochs=6", "sam, epochs=2"]
 
 
+def test_epochs_of_the_base_are_named_where_they_tell_variants_apart(tmp_path: Path) -> None:
+    root = write_runs(tmp_path, a_run("sgd", base_epochs=6), a_run("sgd"), a_run("sam"))
+    assert labels(root) == ["sgd, epochs=3", "sgd, epochs=6", "sam"]
+
+
+def test_a_run_made_twice_counts_once(tmp_path: Path) -> None:
+    """What another method's ρ would be, or how the recipe is described, makes it no other run."""
+    root = write_runs(tmp_path / "runs", a_run(), a_run(about="other", rhos={"sam": 0.3}))
+    (recipe,), (problem,) = group(collect([root]).records)
+    assert len(recipe.records) == 1
+    assert (problem.place, problem.reason) == ("runs/1", "the same run as runs/0")
+
+
 def test_hyperparameters_are_defaults_then_recipe_then_command_line() -> None:
     assert hyperparameters(a_run("sampa")) == {"rho": 0.1, "lam": 0.2}
     assert hyperparameters(a_run("sampa-0.1", rhos={"sampa-0.1": 0.3})) == {"rho": 0.3, "lam": 0.1}

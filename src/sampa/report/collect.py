@@ -50,7 +50,7 @@ def collect(folders: Sequence[Path]) -> Collection:
             problems.append(Problem(shown(run, root), _reason(error)))
         else:
             records.append(record)
-    return Collection(*_without_repeats(records, problems))
+    return Collection(tuple(records), tuple(problems))
 
 
 def find_runs(root: Path) -> list[Path]:
@@ -82,18 +82,6 @@ def _nearest_paper(run: Path, root: Path, problems: list[Problem]) -> Paper | No
 
 def _reason(error: ValueError | OSError) -> str:
     """What is wrong, without the path on this machine."""
-    strange = isinstance(error, OSError) and error.strerror
-    return f"a file is not readable: {error.strerror}" if strange else str(error)
-
-
-def _without_repeats(
-    records: Sequence[Record], problems: Sequence[Problem]
-) -> tuple[tuple[Record, ...], tuple[Problem, ...]]:
-    """A run that was made twice counts once: its seeds are not independent."""
-    kept: dict[str, Record] = {}
-    left_out = list(problems)
-    for record in records:
-        first = kept.setdefault(repr(record.run), record)
-        if first is not record:
-            left_out.append(Problem(record.place, f"the same run as {first.place}"))
-    return tuple(kept.values()), tuple(left_out)
+    if isinstance(error, OSError) and error.strerror:
+        return f"a file is not readable: {error.strerror}"
+    return str(error)

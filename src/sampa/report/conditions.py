@@ -56,6 +56,7 @@ def run_table(recipe: Recipe) -> Table:
             for record in variant.records
         ),
         caption="Every run by itself.",
+        kind="runs",
     )
 
 

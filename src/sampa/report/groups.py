@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -75,10 +75,10 @@ def group(
     Raises:
         ValueError: If no recipe has the baseline that was asked for.
     """
-    by_name: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda r: r.run.name):
-        by_name.setdefault(record.run.name, []).append(record)
     problems: list[Problem] = []
+    by_name: dict[str, list[Record]] = {}
+    for record in sorted(_distinct(records, problems), key=lambda r: r.run.name):
+        by_name.setdefault(record.run.name, []).append(record)
     recipes = [_recipe(_comparable(found, problems), baseline) for found in by_name.values()]
     problems += [Problem(r.name, reason) for r in recipes if (reason := _strange_paper(r))]
     labels = [name for recipe in recipes for v in recipe.variants for name in (v.label, v.method)]
@@ -115,12 +115,29 @@ def epochs(run: Run) -> int:
     return run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
 
 
+def own_settings(run: Run) -> dict[str, str]:
+    """The settings that each method has its own value of."""
+    return {**flat(hyperparameters(run)), "epochs": str(epochs(run))}
+
+
 def shared_settings(run: Run) -> dict[str, str]:
     """The settings that are the same for all methods of a recipe, unless someone changed them."""
     return flat({k: v for k, v in run.as_json().items() if k not in OWN_FIELDS})
 
 
 # ---- variants --------------------------------------------------------------------------------
+
+
+def _distinct(records: Sequence[Record], problems: list[Problem]) -> list[Record]:
+    """Each run once: one that was made twice is no further evidence."""
+    kept: dict[tuple[object, ...], Record] = {}
+    for record in records:
+        run = record.run
+        settings = *shared_settings(run).items(), *own_settings(run).items()
+        first = kept.setdefault((run.name, run.method, run.seed, settings), record)
+        if first is not record:
+            problems.append(Problem(record.place, f"the same run as {first.place}"))
+    return list(kept.values())
 
 
 def _comparable(records: list[Record], problems: list[Problem]) -> list[Record]:
@@ -159,12 +176,12 @@ def _labels(records: Sequence[Record]) -> list[str]:
     shared = _varying([shared_settings(run) for run in runs])
     own: dict[str, list[str]] = {}
     for method in dict.fromkeys(run.method for run in runs):
-        own[method] = _varying([flat(hyperparameters(r)) for r in runs if r.method == method])
-    return [_label(run, [*own[run.method], *shared]) for run in runs]
+        own[method] = _varying([own_settings(run) for run in runs if run.method == method])
+    return [_label(run, dict.fromkeys([*own[run.method], *shared])) for run in runs]
 
 
-def _label(run: Run, names: Sequence[str]) -> str:
-    settings = {**shared_settings(run), **flat(hyperparameters(run)), "epochs": str(epochs(run))}
+def _label(run: Run, names: Iterable[str]) -> str:
+    settings = {**shared_settings(run), **own_settings(run)}
     parts = [f"{name}={settings[name]}" for name in names if name in settings]
     return ", ".join([run.method, *parts])
 

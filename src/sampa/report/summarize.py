@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sampa.report.groups import Recipe, Variant
 from sampa.train.tables import Spread, paired_difference, spread
@@ -36,11 +37,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column is the variant and whose others are numbers."""
+    """A table whose first column is the variant; the others are numbers (or a run's folder)."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     caption: str
+    kind: Literal["results", "paper", "runs"] = "results"
 
     @property
     def has_unsure(self) -> bool:
@@ -131,7 +133,8 @@ def paper_table(recipe: Recipe) -> Table | None:
             rows.append(Row(variant, _paper_cells(spread(ours), value)))
     source = f" Source: {paper.source}." if paper.source else ""
     caption = f"Test {paper.metric}, mean ± std; the difference is ours minus the paper's.{source}"
-    return Table(("paper", "ours", "difference"), tuple(rows), caption) if rows else None
+    columns = ("paper", "ours", "difference")
+    return Table(columns, tuple(rows), caption, "paper") if rows else None
 
 
 def _paper_cells(ours: Spread, value: tuple[float, float | None]) -> tuple[Cell, ...]:

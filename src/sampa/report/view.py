@@ -145,10 +145,14 @@ def _extent(recipes: Sequence[Recipe]) -> tuple[str, ...]:
     """How much was compared, in a few words each."""
     records = [record for recipe in recipes for record in recipe.records]
     seeds = sorted({record.run.seed for record in records})
-    parts = [f"{len(records)} finished run{'s' if len(records) != 1 else ''}"]
-    if records:
-        parts += [", ".join(_methods(recipes)), f"seeds {_ranges(seeds)}"]
-    return tuple(parts)
+    runs = f"{len(records)} finished run{_plural(records)}"
+    if not records:
+        return (runs,)
+    return runs, ", ".join(_methods(recipes)), f"seed{_plural(seeds)} {_ranges(seeds)}"
+
+
+def _plural(things: Sequence[object]) -> str:
+    return "" if len(things) == 1 else "s"
 
 
 def _methods(recipes: Sequence[Recipe]) -> list[str]:
