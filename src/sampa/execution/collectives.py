@@ -101,8 +101,9 @@ class Groups:
         except RuntimeError as error:
             raise RuntimeError(
                 f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}) lost the "
-                "other ranks: one of them stopped, or was silent for longer than the timeout of "
-                "sampa.distribute; look for the first error in the output of the others"
+                "other ranks: one of them stopped, made another number of steps, or was silent for "
+                "longer than the timeout of sampa.distribute; look for the first error in the "
+                "output of the others"
             ) from error
 
     def _gather(
@@ -135,11 +136,11 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
         _join(device, timeout)
     require_same("call of sampa.distribute", everyone({"branches": branches}))
     world = dist.get_world_size()
-    if branches < 1 or world % branches:
+    if world % branches:
         raise ValueError(
             f"branches must divide the number of processes, got branches={branches} and {world} "
-            f"processes; start with torchrun --nproc-per-node {max(branches, 1)} (or a multiple), "
-            "or pass another value of branches"
+            f"processes; start with torchrun --nproc-per-node {branches} (or a multiple), or pass "
+            "another value of branches"
         )
     ranks = torch.arange(world).view(branches, -1)
     # init_device_mesh would give its groups torch's default timeout, 30 minutes.

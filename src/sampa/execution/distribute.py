@@ -31,7 +31,8 @@ def distribute(
         find_unused_parameters: Needed if some parameters take no part in some passes.
         bucket_mb: Size of the pieces in which gradients are exchanged while backward runs; at least
             1 with torch.compile.
-        timeout: Seconds after which a rank gives up on the others.
+        timeout: Seconds after which a rank gives up on the others. A process group that was opened
+            before keeps its own.
         check_every: Compare weights and batches between ranks at the first exchange, and once in
             this many rounds.
 
@@ -43,6 +44,9 @@ def distribute(
         >>> executor.mesh is None  # plain python
         True
     """
+    require("branches", branches, branches >= 1, ">= 1")
+    require("bucket_mb", bucket_mb, bucket_mb > 0, "> 0")
+    require("timeout", timeout, timeout > 0, "> 0")
     require("check_every", check_every, check_every >= 1, ">= 1")
     if launched_world_size() == 1 and not is_distributed():
         return Serial(model)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sampa.execution.collectives import Groups
+from sampa.vectors import copy_
 
 Gradients = dict[Tensor, Tensor]
 """The gradient of each parameter that took part in a pass."""
@@ -25,6 +26,7 @@ class Bucket:
     """A flat piece of the gradient on its way to the other ranks."""
 
     parameters: list[Tensor]
+    strides: list[tuple[int, ...]]
     buffer: Tensor
     averaging: dist.Work | None
     gathering: dist.Work | None = None
@@ -37,12 +39,14 @@ class Bucket:
         whole bucket alive, and sums over it may round differently where it is not aligned.
         """
         assert self.rows is not None
-        flat, offset, gradients = self.rows[branch], 0, {}
-        for p in self.parameters:
-            view = flat.as_strided(p.shape, gradient_stride(p), flat.storage_offset() + offset)
-            gradients[p] = view.clone()
+        flat = self.rows[branch]
+        views, offset = [], flat.storage_offset()
+        for p, stride in zip(self.parameters, self.strides, strict=True):
+            views.append(flat.as_strided(p.shape, stride, offset))
             offset += p.numel()
-        return gradients
+        gradients = [torch.empty_like(view) for view in views]
+        copy_(gradients, views)
+        return dict(zip(self.parameters, gradients, strict=True))
 
 
 class UsedParameters:
@@ -89,6 +93,7 @@ class GradientExchange:
         self._gathers = self._averages = False
         self._header: tuple[Tensor, dist.Work] | None = None
         self._loss_dtype = torch.float64
+        self._strides: dict[Tensor, tuple[int, ...]] = {}
 
     def begin(self, *, gathers: bool, averages: bool) -> None:
         """Get ready for one backward pass.
@@ -124,7 +129,9 @@ class GradientExchange:
         # two buckets' callbacks may run in another order on another rank.
         if self._buckets:
             self._start_gather(self._buckets[-1])
-        self._buckets.append(Bucket(bucket.parameters(), buffer, averaging))
+        parameters = bucket.parameters()
+        strides = [self._stride(p) for p in parameters]
+        self._buckets.append(Bucket(parameters, strides, buffer, averaging))
         if averaging is None:
             self._start_gather(self._buckets[-1])
         # The reducer need not wait: `finish` does.
@@ -177,8 +184,10 @@ class GradientExchange:
         else:
             bucket.rows = bucket.buffer.unsqueeze(0)
 
-
-def gradient_stride(p: Tensor) -> tuple[int, ...]:
-    """The layout that autograd and DDP give a gradient: its parameter's, if that has no gaps."""
-    dense = torch.empty_like(p, device="meta").stride() == p.stride()
-    return p.stride() if dense else torch.empty(p.shape, device="meta").stride()
+    def _stride(self, p: Tensor) -> tuple[int, ...]:
+        """The layout that autograd and DDP give a gradient: its parameter's, if it has no gaps."""
+        if p not in self._strides:
+            dense = torch.empty_like(p, device="meta").stride() == p.stride()
+            contiguous = torch.empty(p.shape, device="meta").stride()
+            self._strides[p] = p.stride() if dense else contiguous
+        return self._strides[p]

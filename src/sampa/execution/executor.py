@@ -72,8 +72,17 @@ class Executor(Protocol):
 def shard_sampler(
     dataset: Dataset[Any], shuffle: bool, seed: int, *, shards: int, shard: int
 ) -> DistributedSampler[Any]:
-    """The sampler of one shard; call its `set_epoch` to reshuffle."""
-    assert isinstance(dataset, Sized)
+    """The sampler of one shard; call its `set_epoch` to reshuffle.
+
+    Raises:
+        TypeError: If the data set has no length.
+    """
+    if not isinstance(dataset, Sized):
+        raise TypeError(
+            f"executor.sampler needs a data set with a length, got {type(dataset).__name__}; let "
+            "an iterable data set yield the samples of its data rank (executor.data_rank), the "
+            "same on every branch"
+        )
     return DistributedSampler(
         dataset, num_replicas=shards, rank=shard, shuffle=shuffle, seed=seed, drop_last=False
     )
