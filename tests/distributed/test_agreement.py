@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -10,14 +9,11 @@ import torch
 from torch import Tensor
 
 import sampa
+from tests.distributed.failing import rank
 from tests.distributed.training import Run, Session
 from tests.ranks import collect_ranks
 
 pytestmark = pytest.mark.dist
-
-
-def rank() -> int:
-    return int(os.environ["RANK"])
 
 
 def flip_one_bit(weight: Tensor) -> None:
@@ -75,8 +71,3 @@ def test_branches_with_different_batches_are_told_at_the_first_exchange() -> Non
 
 def test_data_ranks_may_have_any_batches() -> None:
     assert collect_ranks(2, train_in_own_order, 1, timeout=30) == [5, 5]
-
-
-def test_check_every_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="check_every must be >= 1, got 0"):
-        sampa.distribute(torch.nn.Linear(1, 1), check_every=0)

@@ -1,45 +1,20 @@
-"""What goes wrong between ranks ends all of them quickly, with a message that says what to do."""
+"""What is set up differently on ranks is told on all of them, before gradients meet."""
 
 from __future__ import annotations
 
-import copy
-import os
-import pickle
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import sampa
-from tests.distributed.training import Run, Session, cross_entropy
-from tests.problems import Batch, small_net
-from tests.ranks import collect_ranks, run_ranks
+from tests.distributed.failing import messages, rank
+from tests.distributed.training import Run, Session
+from tests.problems import small_net
 
 pytestmark = pytest.mark.dist
-
-QUICKLY = 10.0
-
-
-def rank() -> int:
-    return int(os.environ["RANK"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _ranks_start_at_once() -> None:
-    """The first start loads torch; that is not what is timed here."""
-    collect_ranks(1, rank)
-
-
-def messages(ranks: int, function: Callable[..., Any], *args: Any) -> list[str]:
-    """What each rank ended with; none may take long."""
-    start = time.monotonic()
-    outcomes = collect_ranks(ranks, function, *args, timeout=60)
-    assert time.monotonic() - start < QUICKLY
-    return outcomes
-
 
 # ---- models that differ ----------------------------------------------------------------------
 
@@ -169,76 +144,3 @@ def without_executor() -> None:
 def test_an_optimizer_without_executor_is_refused_under_torchrun() -> None:
     for message in messages(2, without_executor):
         assert "2 processes were started but the optimizer has no executor" in message
-
-
-# ---- steps that go wrong ---------------------------------------------------------------------
-
-
-def call_the_raw_model(**options: Any) -> None:
-    session = Session(Run(**options))
-    session.loss_fn = lambda batch: cross_entropy(session.model, batch)
-    session.advance(5)
-
-
-def test_a_loss_that_calls_the_raw_model_is_told_what_to_call() -> None:
-    for message in messages(2, call_the_raw_model):
-        assert "loss_fn must call executor.model, not the model" in message
-
-
-def fail_on_one_rank(model: nn.Module, batch: Batch) -> Tensor:
-    if rank() == 1 and batch[0].flatten()[0] > 0:
-        raise KeyError("a mistake in loss_fn")
-    return cross_entropy(model, batch)
-
-
-def train_quietly(run: Run) -> None:
-    Session(run).advance(run.steps)
-
-
-def test_an_exception_on_one_rank_ends_the_other_within_seconds() -> None:
-    survivor, culprit = messages(2, train_quietly, Run(loss=fail_on_one_rank))
-    assert "a mistake in loss_fn" in culprit
-    assert "rank 0 (branch 0, data 0) lost the other ranks" in survivor
-
-
-def sleep_on_one_rank(model: nn.Module, batch: Batch) -> Tensor:
-    if rank() == 1:
-        time.sleep(6)
-    return cross_entropy(model, batch)
-
-
-def test_a_rank_that_does_not_respond_is_given_up_after_the_timeout() -> None:
-    run = Run(steps=3, loss=sleep_on_one_rank, distribute={"timeout": 2})
-    waiting = messages(2, train_quietly, run)[0]
-    assert "silent for longer than the timeout" in waiting
-    assert "Timed out" in waiting
-
-
-def refusals(duplicate: Callable[[Any], Any], owner: Callable[[Session], Any]) -> str:
-    try:
-        duplicate(owner(Session(Run())))
-    except TypeError as error:
-        return str(error)
-    return "copied"
-
-
-def executor_of(session: Session) -> Any:
-    return session.executor
-
-
-def wrapped_model_of(session: Session) -> Any:
-    return session.executor.model
-
-
-def optimizer_of(session: Session) -> Any:
-    return session.optimizer
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps])
-@pytest.mark.parametrize("owner", [executor_of, wrapped_model_of, optimizer_of])
-def test_an_executor_cannot_be_copied_or_pickled(
-    owner: Callable[[Session], Any], duplicate: Callable[[Any], Any]
-) -> None:
-    for message in run_ranks(2, refusals, duplicate, owner):
-        assert "an executor on several ranks cannot be copied or pickled" in message
-        assert "save optimizer.state_dict() and model.state_dict() instead" in message

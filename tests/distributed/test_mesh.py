@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import sampa
 from tests.ranks import run_ranks
@@ -102,3 +103,20 @@ def test_set_epoch_reshuffles() -> None:
 
 def test_shuffle_can_be_left_out() -> None:
     assert run_ranks(2, order, 1, False) == [[list(range(SAMPLES))]] * 2
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(SAMPLES))
+
+
+def test_a_data_set_without_length_is_refused_with_what_to_do() -> None:
+    executor = sampa.distribute(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="needs a data set with a length, got Stream; let an"):
+        executor.sampler(Stream())
+
+
+@pytest.mark.parametrize("name", ["branches", "bucket_mb", "timeout", "check_every"])
+def test_numbers_that_make_no_sense_are_refused_in_plain_python_too(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be >"):
+        sampa.distribute(nn.Linear(2, 2), **{name: 0})
