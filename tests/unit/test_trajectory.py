@@ -119,9 +119,9 @@ def test_saf_leaves_out_samples_without_a_record() -> None:
 
 
 def test_saf_forgets_records_that_are_too_old() -> None:
-    """Seen in epoch 0, dropped in epoch 1: there is no teacher in epoch 2."""
-    points, _ = train_saf([[TWO[0]], [TWO[1]], [TWO[0]]])
-    assert torch.equal(points[3], run_on(points[2]))
+    """Seen in epoch 1 and not in epoch 3: in epoch 4 its place still holds the older record."""
+    points, _ = train_saf([[TWO[0]], [TWO[0]], [TWO[1]], [TWO[1]], [TWO[0]]])
+    assert torch.equal(points[5], run_on(points[4]))
 
 
 def test_saf_finds_records_whatever_the_order_of_the_samples() -> None:
