@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from sampa.train import checkpoint
-from sampa.train.loop import Interrupted, Trainer
+from sampa.train.data.batches import ImageBatch, ImageBatches
+from sampa.train.loop import Interrupted
 from sampa.train.run import Run
 from tests.ranks import free_port
 from tests.train.runs import carry_out
@@ -106,10 +107,10 @@ def _main(
 def call_at_points(callback: Callable[[str], None]) -> None:
     """Call back at each named instant of saving and before each batch, in this process for good."""
     checkpoint.on_point = callback
-    original = Trainer._batch
+    original = ImageBatches.batch
 
-    def batch(self: Trainer, position: int) -> Any:
-        callback(f"batch {position}")
-        return original(self, position)
+    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
+        callback(f"batch {epoch * len(self) + number}")
+        return original(self, epoch, number)
 
-    Trainer._batch = batch
+    ImageBatches.batch = batch

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import sampa
 from sampa.train import checkpoint
 from sampa.train.checkpoint import CheckpointError
+from sampa.train.data.batches import ImageBatch, ImageBatches
 from sampa.train.folder import RunFolder
-from sampa.train.loop import Trainer
 from sampa.train.run import DataSpec, Run
 from tests.train.runs import BATCHES, TOTAL, Outcome, carry_out, outcome, tiny_run
 
@@ -26,10 +25,13 @@ def damage(path: Path) -> None:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the batches that runs ask for."""
     positions: list[int] = []
-    original = Trainer._batch
-    monkeypatch.setattr(
-        Trainer, "_batch", lambda self, p: (positions.append(p), original(self, p))[1]
-    )
+    original = ImageBatches.batch
+
+    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
+        positions.append(epoch * BATCHES + number)
+        return original(self, epoch, number)
+
+    monkeypatch.setattr(ImageBatches, "batch", batch)
     return positions
 
 
@@ -117,16 +119,16 @@ def test_the_last_checkpoints_and_the_best_are_kept(tmp_path: Path) -> None:
 @pytest.fixture
 def full_in_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that takes no checkpoint before the second epoch."""
-    batch = Trainer._batch
+    original = ImageBatches.batch
 
     def full(point: str) -> None:
         raise OSError(28, "No space left on device")
 
-    def watched(self: Trainer, position: int) -> Any:
-        monkeypatch.setattr(checkpoint, "on_point", full if position < BATCHES else None)
-        return batch(self, position)
+    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
+        monkeypatch.setattr(checkpoint, "on_point", full if epoch == 0 else None)
+        return original(self, epoch, number)
 
-    monkeypatch.setattr(Trainer, "_batch", watched)
+    monkeypatch.setattr(ImageBatches, "batch", batch)
 
 
 @pytest.mark.usefixtures("full_in_the_first_epoch")
