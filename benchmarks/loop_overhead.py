@@ -74,14 +74,15 @@ def main() -> None:
             ratios.append(ours / plain)
     counted = ratios[1:]  # the first round warms up
     low, _, high = statistics.quantiles(counted, n=4)
+    median = statistics.median(counted)
     result = {
         "recipe": run.name,
-        "loop/bare": {"median": statistics.median(counted), "low": low, "high": high},
+        "loop/bare": {"median": median, "low": low, "high": high},
         "rounds": arguments.rounds,
         "steps_per_round": arguments.steps,
         "conditions": conditions(),
     }
-    print(f"{run.name}: loop / bare {result['loop/bare']['median']:.4f} ({low:.4f} to {high:.4f})")
+    print(f"{run.name}: loop / bare {median:.4f} ({low:.4f} to {high:.4f})")
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")

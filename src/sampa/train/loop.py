@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,97 +14,18 @@ from torch import nn
 import sampa
 from sampa.batches import map_tensors
 from sampa.catalog import Factory
-from sampa.names import ALIASES, find_method
 from sampa.noise import derive_seed
 from sampa.survey import probes_per_round
 from sampa.train import checkpoint
 from sampa.train.checkpoint import CheckpointError
 from sampa.train.folder import RunFolder
+from sampa.train.method import BASE_NAMES, checked_method, method_options
 from sampa.train.models import build
 from sampa.train.progress import Display
 from sampa.train.ranks import any_rank, is_first, rank, wait_for_all, world_size
 from sampa.train.run import Run, set_rate
+from sampa.train.session import Clock, Interrupted, Place, Settings, stop_signals
 from sampa.train.tasks import Task, open_task
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; it saved, and can be resumed."""
-
-    def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at batch {step}")
-        self.signal_number = signal_number
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run is carried out; none of it changes the result.
-
-    Attributes:
-        out: The run's folder.
-        data_dir: Where data sets are.
-        resume: Go on with what is in the folder.
-        limit_steps: Stop after this many batches (to try things out).
-        save_every: Batches between checkpoints; None saves at the end of each epoch.
-        keep: How many checkpoints stay.
-        device: Where the model is.
-        tensorboard: Also write TensorBoard curves.
-        quiet: Say nothing while it works.
-    """
-
-    out: Path
-    data_dir: Path | None = None
-    resume: bool = False
-    limit_steps: int | None = None
-    save_every: int | None = None
-    keep: int = 2
-    device: str = "cpu"
-    tensorboard: bool = False
-    quiet: bool = False
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run is: saved with each checkpoint, and all that the loop itself remembers.
-
-    Attributes:
-        position: Batches seen since the beginning.
-        updates: Updates made of them.
-        loss_sum: Sum of the losses of this epoch.
-        best_score: The best validation score ...
-        best_epoch: ... and its epoch.
-        seconds: Time spent, over all sessions.
-    """
-
-    position: int = 0
-    updates: int = 0
-    loss_sum: float = 0.0
-    best_score: float = float("-inf")
-    best_epoch: int = -1
-    seconds: float = 0.0
-
-
-@dataclass
-class Clock:
-    """Where the time of an epoch went."""
-
-    began: float = field(default_factory=time.perf_counter)
-    data: float = 0.0
-    steps: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._lap_began = self.began
-
-    def lap(self) -> float:
-        """Seconds since the last lap."""
-        now = time.perf_counter()
-        seconds, self._lap_began = now - self._lap_began, now
-        return seconds
-
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        setattr(self, part, getattr(self, part) + time.perf_counter() - start)
 
 
 def train(run: Run, settings: Settings) -> dict[str, Any]:
@@ -169,34 +87,13 @@ class Trainer:
         total = per_epoch * self.epochs
         if self.settings.limit_steps is not None:
             total = min(total, self.settings.limit_steps)
-        with self._display(total) as display, stop_signals() as asked:
+        with self.display(total) as display, stop_signals() as asked:
             clock = Clock()
             for position in range(self.place.position, total):
-                epoch, number = divmod(position, per_epoch)
-                lr = self.run.base.lr * self.run.schedule.factor(position, per_epoch, self.epochs)
-                set_rate(self.optimizer, lr)
-                self.optimizer.set_epoch(epoch)
-                with clock.timed("data"):
-                    batch = self._batch(position)
-                with clock.timed("steps"):
-                    loss = self.optimizer.step(self._loss, batch).item()
-                assert self.optimizer.last is not None
-                self.place = replace(
-                    self.place,
-                    position=position + 1,
-                    updates=self.optimizer.last.step,
-                    loss_sum=self.place.loss_sum + loss,
-                    seconds=self.place.seconds + clock.lap(),
-                )
-                display.advance(
-                    self.place.loss_sum / (number + 1),
-                    self.hits,
-                    lr,
-                    self.run.batch_size / max(clock.steps / (number + 1), 1e-9),
-                )
+                self.train_batch(position, clock, display)
                 stop = any_rank(bool(asked))
-                if number + 1 == per_epoch:
-                    self._end_epoch(epoch, lr, clock, display)
+                if (position + 1) % per_epoch == 0:
+                    self._end_epoch(position // per_epoch, clock, display)
                     clock = Clock()
                 if stop or self._save_is_due(position + 1, per_epoch, total):
                     self._save(display)
@@ -205,12 +102,38 @@ class Trainer:
                     raise Interrupted(asked[0] if asked else signal.SIGTERM, position + 1)
         return self._finish(limited=total < per_epoch * self.epochs)
 
-    def _display(self, total: int) -> Display:
+    def train_batch(self, position: int, clock: Clock, display: Display) -> None:
+        """One step, at the learning rate of its place in the run."""
+        per_epoch = len(self.task.batches)
+        epoch, number = divmod(position, per_epoch)
+        lr = self.run.base.lr * self.run.schedule.factor(position, per_epoch, self.epochs)
+        set_rate(self.optimizer, lr)
+        self.optimizer.set_epoch(epoch)
+        with clock.timed("data"):
+            batch = self.batch(position)
+        with clock.timed("steps"):
+            loss = self.optimizer.step(self._loss, batch).item()
+        assert self.optimizer.last is not None
+        self.place = replace(
+            self.place,
+            position=position + 1,
+            updates=self.optimizer.last.step,
+            loss_sum=self.place.loss_sum + loss,
+            seconds=self.place.seconds + clock.lap(),
+        )
+        display.advance(
+            self.place.loss_sum / (number + 1),
+            self.hits,
+            lr,
+            self.run.batch_size / max(clock.steps / (number + 1), 1e-9),
+        )
+
+    def display(self, total: int) -> Display:
         label = f"{self.run.name} {self.run.method} seed {self.run.seed}"
         shown = is_first() and not self.settings.quiet
         return Display(total, self.place.position, label, shown=shown)
 
-    def _batch(self, position: int) -> Any:
+    def batch(self, position: int) -> Any:
         epoch, number = divmod(position, len(self.task.batches))
         batch = self.task.batches.batch(epoch, number)
         return map_tensors(lambda t: t.to(self.settings.device), batch)
@@ -225,7 +148,8 @@ class Trainer:
             self.hits = 0.9 * self.hits + 10 * right  # a running percentage, for the display only
         return loss
 
-    def _end_epoch(self, epoch: int, lr: float, clock: Clock, display: Display) -> None:
+    def _end_epoch(self, epoch: int, clock: Clock, display: Display) -> None:
+        lr = self.optimizer.param_groups[0]["lr"]
         scores = self._evaluate("validation")
         score = scores[self.task.metric]
         seconds = time.perf_counter() - clock.began
@@ -355,7 +279,7 @@ class Trainer:
         self.model.load_state_dict(found.state["model"])
         self.optimizer.load_state_dict(found.state["optimizer"])
         if self.optimizer.method.holds_batch and self.place.position > 0:
-            self.optimizer.hold(self._batch(self.place.position - 1))
+            self.optimizer.hold(self.batch(self.place.position - 1))
 
     def _record(self, line: dict[str, Any]) -> None:
         if not is_first():
@@ -369,43 +293,6 @@ class Trainer:
             print(f"warning: {text}", flush=True)
 
 
-BASE_NAMES = ("base", "sgd", "adamw", "adam")
-
-
-def checked_method(run: Run) -> Factory:
-    """The method of a run, tried with its hyper-parameters before anything is begun.
-
-    Raises:
-        ValueError: If the method is not known or does not take them.
-    """
-    factory = find_method(run.method)
-    base = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=run.base.lr)
-    factory(base, **method_options(run, factory, total_steps=1), executor=sampa.Serial())
-    return factory
-
-
-def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, Any]:
-    """The method's hyper-parameters: its defaults, the recipe's, and the command line's."""
-    accepted = inspect.signature(factory).parameters
-    options = dict(run.method_options)
-    for name in (ALIASES.get(run.method, run.method), run.method):
-        if name in run.rhos:
-            options["rho"] = run.rhos[name]
-    if run.rho is not None:
-        options["rho"] = run.rho
-    if run.lam is not None:
-        options["lam"] = run.lam
-    if "total_steps" in accepted:
-        options.setdefault("total_steps", total_steps)
-    strange = [name for name in options if name not in accepted]
-    if strange:
-        known = ", ".join(name for name in accepted if name not in ("base", "options"))
-        raise ValueError(
-            f"method {run.method} has no hyper-parameter {strange[0]}; it has {known or 'none'}"
-        )
-    return options
-
-
 def write_curves(folder: Path, line: dict[str, Any]) -> None:
     """One epoch's numbers for TensorBoard."""
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -414,21 +301,3 @@ def write_curves(folder: Path, line: dict[str, Any]) -> None:
         for name, value in line.items():
             if isinstance(value, int | float) and name != "epoch":
                 writer.add_scalar(name, value, line["epoch"])
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Notice SIGINT and SIGTERM instead of dying of them; a second SIGINT does kill."""
-    asked: list[int] = []
-
-    def notice(number: int, _frame: Any) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    before = {s: signal.signal(s, notice) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,109 @@
+"""How a run is carried out, where it is, and how it is asked to stop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; it saved, and can be resumed."""
+
+    def __init__(self, signal_number: int, step: int) -> None:
+        super().__init__(f"stopped at batch {step}")
+        self.signal_number = signal_number
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out; none of it changes the result.
+
+    Attributes:
+        out: The run's folder.
+        data_dir: Where data sets are.
+        resume: Go on with what is in the folder.
+        limit_steps: Stop after this many batches (to try things out).
+        save_every: Batches between checkpoints; None saves at the end of each epoch.
+        keep: How many checkpoints stay.
+        device: Where the model is.
+        tensorboard: Also write TensorBoard curves.
+        quiet: Say nothing while it works.
+    """
+
+    out: Path
+    data_dir: Path | None = None
+    resume: bool = False
+    limit_steps: int | None = None
+    save_every: int | None = None
+    keep: int = 2
+    device: str = "cpu"
+    tensorboard: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is: saved with each checkpoint, and all that the loop itself remembers.
+
+    Attributes:
+        position: Batches seen since the beginning.
+        updates: Updates made of them.
+        loss_sum: Sum of the losses of this epoch.
+        best_score: The best validation score ...
+        best_epoch: ... and its epoch.
+        seconds: Time spent, over all sessions.
+    """
+
+    position: int = 0
+    updates: int = 0
+    loss_sum: float = 0.0
+    best_score: float = float("-inf")
+    best_epoch: int = -1
+    seconds: float = 0.0
+
+
+@dataclass
+class Clock:
+    """Where the time of an epoch went."""
+
+    began: float = field(default_factory=time.perf_counter)
+    data: float = 0.0
+    steps: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._lap_began = self.began
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = time.perf_counter()
+        seconds, self._lap_began = now - self._lap_began, now
+        return seconds
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        setattr(self, part, getattr(self, part) + time.perf_counter() - start)
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Notice SIGINT and SIGTERM instead of dying of them; a second SIGINT does kill."""
+    asked: list[int] = []
+
+    def notice(number: int, _frame: Any) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {s: signal.signal(s, notice) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
