@@ -23,6 +23,7 @@ from sampa.commands.train import TrainArguments, configured
 from sampa.train.folder import RunFolder
 from sampa.train.loop import checked_method
 from sampa.train.recipes import find_recipe
+from sampa.train.records import write_record
 from sampa.train.tables import comparison, read_grid
 
 
@@ -41,6 +42,7 @@ class CompareArguments:
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
         extra: Further options of `sampa train` for every run, as one text:
             --extra="--epochs 3 --lr 0.1".
+        record: Folder for results.json and README.md: all numbers with their conditions.
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
@@ -52,6 +54,7 @@ class CompareArguments:
     out: Path | None = None
     data_dir: Path | None = None
     extra: str = ""
+    record: Path | None = None
 
 
 def compare(arguments: Annotated[CompareArguments, arg(name="")]) -> int:
@@ -85,10 +88,23 @@ def compare(arguments: Annotated[CompareArguments, arg(name="")]) -> int:
         codes = list(pool.map(jobs.carry_out, cells, done))
     grid = read_grid(out, arguments.methods, list(seeds))
     Console().print(comparison(run, grid) if grid else "no run is done")
+    if arguments.record is not None and grid:
+        write_record(arguments.record, run, out, grid, ["sampa", *_without_paths(sys.argv[1:])])
     if jobs.asked:
         print("stopped after saving; the same command goes on")
         return 128 + jobs.asked[0]
     return int(any(codes))
+
+
+def _without_paths(arguments: list[str]) -> list[str]:
+    """A command line to repeat elsewhere: what is this machine's own is left out."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        if not skip and argument.split("=")[0] not in ("--out", "--data-dir"):
+            kept.append(argument)
+        skip = argument in ("--out", "--data-dir")
+    return kept
 
 
 @dataclass(frozen=True)

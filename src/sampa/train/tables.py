@@ -73,7 +73,7 @@ def comparison(run: Run, grid: Grid) -> Table:
         scores = spread([row[metric] for row in rows])
         seconds = statistics.fmean(row["seconds"] for row in rows)
         difference = paired_difference(grid, method, baseline, metric)
-        table.add_row(method, str(len(rows)), str(scores), _shown(difference), f"{seconds:.0f}")
+        table.add_row(method, str(len(rows)), str(scores), shown(difference), f"{seconds:.0f}")
     return table
 
 
@@ -83,7 +83,8 @@ def headline(grid: Grid) -> str:
     return next(iter(rows[0])) if rows else "accuracy"
 
 
-def _shown(difference: Spread | None) -> str:
+def shown(difference: Spread | None) -> str:
+    """A difference with its sign and standard error; nothing for the baseline itself."""
     if difference is None:
         return ""
     if difference.n == 1:
