@@ -73,7 +73,7 @@ def test_the_same_series_give_the_same_bytes(drawn: dict[str, str]) -> None:
 
 
 def test_settings_of_matplotlib_elsewhere_do_not_change_a_chart(drawn: dict[str, str]) -> None:
-    with mpl.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "path"}):
+    with mpl.rc_context({"font.size": 30, "xtick.direction": "in", "axes.ymargin": 0.5}):
         assert drawings() == drawn
 
 

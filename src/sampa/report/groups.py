@@ -11,7 +11,7 @@ from sampa.catalog import METHODS
 from sampa.names import ALIASES, find_method, unknown
 from sampa.report.collect import Problem
 from sampa.report.records import Record, flat
-from sampa.train.loop import BASE_NAMES, method_options
+from sampa.train.method import BASE_NAMES, method_options
 from sampa.train.run import Run
 from sampa.train.tables import Grid
 
