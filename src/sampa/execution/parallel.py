@@ -83,16 +83,20 @@ class Parallel:
         return self._groups.traffic
 
     def adopt(self, weights: Weights, settings: dict[str, Any]) -> None:
-        trained = [self._names.get(p) for p in weights if p.requires_grad]
-        described = everyone({**settings, "parameters": trained})
+        trained = {
+            f"parameter {i}": self._names.get(p) for i, p in enumerate(weights) if p.requires_grad
+        }
+        described = everyone({**trained, **settings})
         for rank, theirs in enumerate(described):
-            strangers = [i for i, name in enumerate(theirs["parameters"]) if name is None]
+            strangers = [
+                key for key, name in theirs.items() if key not in settings and name is None
+            ]
             if strangers:
                 raise ValueError(
                     "every trained parameter must belong to the distributed model, got "
-                    f"{len(strangers)} others on rank {rank} (the first is number {strangers[0]} "
-                    "of the optimizer); their gradients would not be exchanged: put them in the "
-                    "module that is passed to distribute"
+                    f"{len(strangers)} others on rank {rank} (the first is {strangers[0]} of the "
+                    "optimizer); their gradients would not be exchanged: put them in the module "
+                    "that is passed to distribute"
                 )
         require_same("optimizer", described)
 
@@ -103,6 +107,7 @@ class Parallel:
         answers: list[Answer] = []
         for start in range(0, len(probes), self._groups.branches):
             wave = probes[start : start + self._groups.branches]
+            _require_exchangeable(wave)
             answers += self._answer_wave(wave, first + start, evaluator)
         return answers
 
@@ -159,19 +164,13 @@ class Parallel:
         self._exchange.begin(gathers=gathers, averages=averages)
         loss = self._backward(probe, first + number, evaluator)
         self._statistics.note(wave)
-        if self._is_alone(wave):
-            return [Answer(evaluator.gradient(probe), loss)]
-        gradients = (
-            self._exchanged(wave, evaluator.weights)
-            if self._exchange.is_wanted
-            else [evaluator.gradient(probe)]
-        )
-        losses = self._exchange.losses(len(wave))
+        if exchanges:
+            gradients = self._exchanged(wave, evaluator.weights)
+        else:
+            gradients = [evaluator.gradient(probe)]
+        alone = not exchanges and self._groups.data_ranks == 1
+        losses = [loss] if alone else self._exchange.losses(len(wave))
         return [Answer(g, loss) for g, loss in zip(gradients, losses, strict=True)]
-
-    def _is_alone(self, wave: Round) -> bool:
-        """Whether nobody else has anything to add to this rank's answer."""
-        return len(wave) == 1 and self._groups.data_ranks == 1
 
     def _backward(self, probe: Probe, number: int, evaluator: Evaluator) -> Tensor:
         exchange = self._exchange
@@ -224,6 +223,14 @@ class Parallel:
                 "no gradient was exchanged: loss_fn must call executor.model, not the model that "
                 "was passed to distribute"
             )
+
+
+def _require_exchangeable(wave: Round) -> None:
+    if len(wave) > 1 and any(probe.observe or not probe.backward for probe in wave):
+        raise RuntimeError(
+            "a probe with observe, or without a backward pass, must be alone in its round: the "
+            "other ranks would not learn what it saw; yield it in a round of its own"
+        )
 
 
 def _ignore(loss: Tensor) -> None:
