@@ -6,14 +6,19 @@ import copy
 import pickle
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, nn
 
+import sampa
+from sampa.methods.base import MethodDefaults
+from sampa.probes import Rounds
 from tests.distributed.failing import messages, rank
 from tests.distributed.training import Run, Session, cross_entropy
-from tests.problems import Batch
+from tests.problems import Batch, small_net
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -46,21 +51,29 @@ def test_an_exception_on_one_rank_ends_the_other_within_seconds() -> None:
     assert "rank 0 (branch 0, data 0) lost the other ranks" in survivor
 
 
-def sleep_on_one_rank(model: nn.Module, batch: Batch) -> Tensor:
-    if rank() == 1:
-        time.sleep(6)
-    return cross_entropy(model, batch)
+class SlowStart(nn.Module):
+    """Rank 1 is away for a while in its first pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = small_net()
+        self.is_first = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.is_first and rank() == 1:
+            time.sleep(6)
+        self.is_first = False
+        return self.net(x)
 
 
 def test_a_rank_that_does_not_respond_is_given_up_after_the_timeout() -> None:
-    run = Run(steps=3, loss=sleep_on_one_rank, distribute={"timeout": 2})
-    waiting = messages(2, train_quietly, run)[0]
+    waiting = messages(2, train_quietly, Run(steps=3, net=SlowStart, distribute={"timeout": 4}))[0]
     assert "rank 0 (branch 0, data 0) lost the other ranks" in waiting
     assert "Timed out" in waiting
 
 
 def end_early_on_one_rank() -> None:
-    session = Session(Run(distribute={"timeout": 2}))
+    session = Session(Run(distribute={"timeout": 4}))
     session.advance(5 + rank())
     session.executor.model.eval()
 
@@ -68,6 +81,25 @@ def end_early_on_one_rank() -> None:
 def test_a_loader_that_ends_early_on_one_rank_is_an_error_on_all() -> None:
     for message in messages(2, end_early_on_one_rank):
         assert "lost the other ranks: one of them stopped, made another number of" in message
+
+
+@dataclass(frozen=True)
+class Observing(MethodDefaults):
+    """Looks at one pass of a round of two."""
+
+    def rounds(self, context: sampa.Context, state: None) -> Rounds:
+        seen: list[sampa.Loss] = []
+        a, _ = yield (sampa.Probe(observe=seen.append), sampa.Probe(statistics=False))
+        return sampa.Update(a)
+
+
+def observing(base: torch.optim.Optimizer, **options: Any) -> sampa.SharpnessAware:
+    return sampa.SharpnessAware(base, Observing(), **options)
+
+
+def test_a_probe_that_only_one_branch_would_observe_is_refused() -> None:
+    for message in messages(2, train_quietly, Run(make=observing)):
+        assert "a probe with observe, or without a backward pass, must be alone" in message
 
 
 def refusals(duplicate: Callable[[Any], Any], owner: Callable[[Session], Any]) -> str:
