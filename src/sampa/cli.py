@@ -48,7 +48,7 @@ def main(args: Sequence[str] | None = None) -> int:
             args=args[1:],
             config=(tyro.conf.DisallowNone,),
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         print(f"sampa {name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

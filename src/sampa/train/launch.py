@@ -47,6 +47,8 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
 
     require("devices", devices, devices >= 1, ">= 1")
     _quiet_launcher()
+    if max_restarts:  # a shared store keeps the addresses of dead ranks: pytorch/pytorch#135712
+        os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     config = LaunchConfig(
         run_id=f"sampa-{os.getpid()}",
         min_nodes=1,
