@@ -10,14 +10,32 @@ from pathlib import Path
 import pytest
 
 import sampa
-from sampa.cli import main
+from sampa.cli import COMMANDS, main
 from sampa.names import find_method
+from sampa.train.recipes import RECIPES
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands set the number of threads, here of the tests' own process."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "sampa", *args], capture_output=True, text=True, check=False
     )
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a command ended with."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+# ---- sampa methods ---------------------------------------------------------------------------
 
 
 def test_methods_writes_every_method_with_its_counts(tmp_path: Path) -> None:
@@ -36,35 +54,10 @@ def test_methods_writes_every_method_with_its_counts(tmp_path: Path) -> None:
     assert rows["sampa"]["hyperparameters"]["lam"] == 0.2
 
 
-def test_methods_prints_a_table_that_names_each_method() -> None:
-    result = run("methods")
-    assert result.returncode == 0
-    assert all(name in result.stdout for name in sampa.METHODS)
-
-
-def test_help_of_a_command_shows_examples() -> None:
-    result = run("methods", "--help")
-    assert result.returncode == 0
-    assert "sampa methods --json methods.json" in result.stdout
-
-
-def test_overview_names_the_commands() -> None:
-    result = run("--help")
-    assert result.returncode == 0
-    assert "methods" in result.stdout
-
-
-def test_unknown_command_is_refused_with_the_nearest_name() -> None:
-    result = run("mehtods")
-    assert result.returncode == 2
-    assert "did you mean 'methods'?" in result.stderr
-
-
-def test_file_that_cannot_be_written_is_an_error_without_a_traceback(tmp_path: Path) -> None:
-    result = run("methods", "--json", str(tmp_path / "missing" / "methods.json"))
-    assert result.returncode == 1
-    assert "No such file or directory" in result.stderr
-    assert "Traceback" not in result.stderr
+def test_methods_prints_a_table_that_names_each_method(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in sampa.METHODS)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +70,121 @@ def test_sampa_names_carry_their_lambda(name: str, lam: float) -> None:
     assert find_method(name)(base).method.lam == lam
 
 
-def test_unknown_method_is_refused_with_the_nearest_names() -> None:
-    with pytest.raises(ValueError, match="did you mean 'looksam'"):
-        find_method("loksam")
+# ---- help ------------------------------------------------------------------------------------
+
+
+def test_the_overview_names_the_commands() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    assert all(name in result.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command_shows_examples(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert f"    sampa {name}" in shown.split("Examples:")[1]
+
+
+def test_train_help_explains_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "130 and 143 stopped by Ctrl-C or SIGTERM" in capsys.readouterr().out
+
+
+def test_the_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--list"]) == 0
+    shown = capsys.readouterr().out.split()
+    assert all(name in shown for name in RECIPES)
+
+
+# ---- what goes wrong, said in one line -------------------------------------------------------
+
+
+def test_an_unknown_command_is_refused_with_the_nearest_name() -> None:
+    result = run("mehtods")
+    assert result.returncode == 2
+    assert "did you mean 'methods'?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train digitscpu", "recipe must be a known name, got 'digitscpu'; did you mean 'digits-c"),
+        ("compare digitscpu", "recipe must be a known name"),
+        ("train digits-cpu --method smapa", "method must be a known name, got 'smapa'; did you me"),
+        ("train digits-cpu --method sdg", "did you mean 'sgd'"),
+        ("train digits-cpu --method smapa --devices 2", "did you mean 'sampa'"),
+        ("compare digits-cpu --methods sam loksam", "did you mean 'looksam'"),
+        ("train digits-cpu --rho -1 --devices 2", "rho must be finite and >= 0, got -1.0"),
+        ("train digits-cpu --lam 2", "lam must be"),
+        (
+            "train digits-cpu --method sgd --rho 1",
+            "method sgd has no hyper-parameter rho",
+        ),
+        ("train digits-cpu --epochs 0", "epochs must be >= 1, got 0"),
+        ("train digits-cpu --batch-size 100000", "batch_size must be between 1 and"),
+        ("train cifar10-cpu --data-dir missing", "the data folder missing does not exist"),
+        ("compare digits-cpu --seeds 0", "seeds must be >= 1, got 0"),
+        ("compare digits-cpu --jobs 0", "jobs must be >= 1, got 0"),
+        ("eval missing", "the folder of a run must be one with a run.json, got 'missing'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_do(
+    arguments: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.split()) == 1
+    assert message in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["train digits-cpu --rhoo 1", "train digits-cpu --epochs many", "compare digits-cpu --amp x"],
+)
+def test_wrong_usage_has_an_exit_code_of_its_own(arguments: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    assert ended.value.code == 2
+
+
+def test_train_without_a_recipe_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train"]) == 2
+    assert "digits-cpu" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["methods", "--json", str(tmp_path / "missing" / "methods.json")]) == 1
+    assert "No such file or directory" in complaint(capsys)
+
+
+def test_ctrl_c_before_training_begins_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sampa.commands.train.configured", interrupted)
+    assert main(["train", "digits-cpu"]) == 130
+    assert complaint(capsys) == "sampa train: interrupted"
+
+
+def test_a_package_that_is_missing_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError("no package x; install it with pip install x")
+
+    monkeypatch.setattr("sampa.commands.train.configured", missing)
+    assert main(["train", "digits-cpu"]) == 1
+    assert complaint(capsys) == "sampa train: no package x; install it with pip install x"
