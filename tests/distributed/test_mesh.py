@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,3 +123,26 @@ def test_a_data_set_without_length_is_refused_with_what_to_do() -> None:
 def test_numbers_that_make_no_sense_are_refused_in_plain_python_too(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be >"):
         sampa.distribute(nn.Linear(2, 2), **{name: 0})
+
+
+# ---- what listens ----------------------------------------------------------------------------
+
+
+def listening_addresses() -> set[str]:
+    """The addresses on which this process accepts connections, as Linux shows them."""
+    sampa.distribute(nn.Linear(2, 2))
+    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    own = {link.removeprefix("socket:[").rstrip("]") for link in links if link[:6] == "socket"}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in own}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see open sockets")
+def test_ranks_that_meet_on_this_machine_listen_on_it_alone() -> None:
+    """Rank 0 also has the store that the launcher would have, so only rank 1 is looked at."""
+    loopback = "0100007F"
+    assert run_ranks(2, listening_addresses)[1] == {loopback}
