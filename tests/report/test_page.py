@@ -144,10 +144,21 @@ def test_seconds_from_different_conditions_come_with_a_warning(tmp_path: Path) -
     assert "1 (1 run)<br>2 (1 run)" in page
 
 
-def test_versions_that_differ_do_not_forbid_comparing_seconds(tmp_path: Path) -> None:
+def test_a_commit_that_differs_is_said_and_does_not_forbid_comparing_seconds(
+    tmp_path: Path,
+) -> None:
     write_run(tmp_path / "a", a_run(seed=0))
+    assert "Not the same for all runs" not in page_of(tmp_path)
     write_run(tmp_path / "b", a_run(seed=1), conditions={**CONDITIONS, "commit": "other"})
-    assert "do not compare their seconds" not in page_of(tmp_path)
+    page = page_of(tmp_path)
+    assert "Not the same for all runs: commit (see the conditions)." in page
+    assert "do not compare" not in page
+
+
+def test_seconds_from_a_busy_machine_come_with_a_warning(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", a_run(seed=0), seconds=10.0)
+    write_run(tmp_path / "b", a_run(seed=1), seconds=16.0)
+    assert "as on a busy machine: do not compare." in page_of(tmp_path)
 
 
 def test_hyperparameters_are_listed_with_their_defaults(page: str) -> None:

@@ -11,6 +11,7 @@ from sampa.report.records import Record, flat
 from sampa.report.summarize import Cell, Row, Table, duration, signs
 
 SPEED = ("machine.", "threads", "processes")  # what seconds depend on
+STEADY = 1.5  # ratio of a method's slowest run to its fastest, above which the machine was busy
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,19 @@ def settings(recipe: Recipe) -> list[Fact]:
 HIDDEN = ("name", "about", "method", "seed", "rho", "lam", "rhos", "method_options")
 
 
-def is_comparable_in_time(recipe: Recipe) -> bool:
-    """Whether all runs were made on the same kind of machine in the same way."""
-    names = [name for name in _names(recipe.records) if name.startswith(SPEED)]
-    return all(len(_fact(name, recipe.records).values) == 1 for name in names)
+def mixed(recipe: Recipe) -> list[str]:
+    """The conditions that are not the same for all runs."""
+    return [fact.name for fact in conditions(recipe) if len(fact.values) > 1]
+
+
+def time_caveat(recipe: Recipe) -> str:
+    """Why the seconds of the runs should not be compared; empty if they may be."""
+    if any(name.startswith(SPEED) for name in mixed(recipe)):
+        return "The runs were made under different conditions: do not compare their seconds."
+    seconds = [[record.seconds for record in variant.records] for variant in recipe.variants]
+    if any(max(values) > STEADY * min(values) for values in seconds):
+        return "Runs of one method differ much in seconds, as on a busy machine: do not compare."
+    return ""
 
 
 def run_table(recipe: Recipe) -> Table:

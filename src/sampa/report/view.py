@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from sampa.report.charts import Look, curve_chart, look, sweep_chart, time_chart
 from sampa.report.collect import Problem
-from sampa.report.conditions import Fact, conditions, is_comparable_in_time, run_table, settings
+from sampa.report.conditions import Fact, conditions, mixed, run_table, settings, time_caveat
 from sampa.report.groups import Recipe, Variant
 from sampa.report.series import (
     bands,
@@ -46,6 +46,7 @@ class RecipeView:
     recipe: Recipe
     anchor: str
     headline: str
+    mixed: tuple[str, ...]
     table: Table
     paper: Table | None
     runs: Table
@@ -77,6 +78,7 @@ def recipe_view(recipe: Recipe, anchor: str) -> RecipeView:
         recipe=recipe,
         anchor=anchor,
         headline=headline(recipe),
+        mixed=tuple(mixed(recipe)),
         table=result_table(recipe),
         paper=paper_table(recipe),
         runs=run_table(recipe),
@@ -111,9 +113,7 @@ def _curves(recipe: Recipe, anchor: str) -> list[Chart]:
 
 def _time(recipe: Recipe, anchor: str) -> Chart:
     found = clouds(recipe)
-    note = "Small marks are runs, large marks their means."
-    if not is_comparable_in_time(recipe):
-        note += " The runs were made under different conditions: do not compare their seconds."
+    note = f"Small marks are runs, large marks their means. {time_caveat(recipe)}".rstrip()
     svg = Markup(time_chart(found, f"{anchor}-time"))
     return Chart(f"Test {recipe.metric} against time", note, describe_clouds(found), svg)
 
