@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch._inductor.config
 from torch import nn
 
 from tests.distributed.training import Outcome, Run, Session, differences
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.dist
 has_compiler = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler"
 )
+PATIENCE = 300.0  # seconds; a compiler on a busy machine takes its time
 BACKENDS = ["aot_eager", pytest.param("inductor", marks=has_compiler)]
 
 
@@ -58,7 +60,7 @@ def train_compiled(
     """Train, evaluate, train; with the number of graphs that were compiled."""
     # What torch's own compiler warns about is not what is tested here.
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-    torch._dynamo.reset()
+    torch._inductor.config.compile_threads = 1  # no pool of processes in every rank
     run = Run(net=lambda: compiled(net(), backend), distribute={"bucket_mb": 1})
     session = Session(run)
     session.advance(8)
@@ -74,8 +76,8 @@ def train_compiled(
 def assert_all_equal(
     net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
 ) -> None:
-    expected, _ = run_ranks(1, train_compiled, net, compiled, backend)[0]
-    for outcome, _ in run_ranks(2, train_compiled, net, compiled, backend):
+    expected, _ = run_ranks(1, train_compiled, net, compiled, backend, timeout=PATIENCE)[0]
+    for outcome, _ in run_ranks(2, train_compiled, net, compiled, backend, timeout=PATIENCE):
         assert differences(outcome, expected) == []
 
 
@@ -84,6 +86,7 @@ def test_a_compiled_model_matches_its_serial_run_bitwise() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("compiled", [wrapped, in_place])
 @pytest.mark.parametrize("net", [small_net, wide_net])
@@ -94,6 +97,7 @@ def test_any_compiled_model_matches_its_serial_run_bitwise(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("compiled", [wrapped, in_place])
 def test_the_executor_makes_no_more_graphs_than_one_process(
     compiled: Callable[[nn.Module, str], nn.Module],
