@@ -108,6 +108,14 @@ def test_a_field_of_another_kind_is_listed(tmp_path: Path, field: str) -> None:
     assert f"must have '{field}'" in reasons(tmp_path / "runs")["runs/bad"]
 
 
+def test_a_file_that_cannot_be_read_is_listed_without_the_path_on_this_machine(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "runs" / "bad" / "run.json").mkdir(parents=True)
+    expected = {"runs/bad": "a file is not readable: Is a directory"}
+    assert reasons(tmp_path / "runs") == expected
+
+
 def test_results_without_a_run_are_listed(tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "bad", a_run())
     (tmp_path / "runs" / "bad" / "run.json").unlink()

@@ -163,3 +163,11 @@ def test_seconds_from_a_busy_machine_come_with_a_warning(tmp_path: Path) -> None
 
 def test_hyperparameters_are_listed_with_their_defaults(page: str) -> None:
     assert "rho = 0.1, lam = 0.2" in page
+
+
+def test_runs_over_lambda_get_a_chart_of_their_own(tmp_path: Path) -> None:
+    scores = {"sgd": (90.0,), "sampa-0": (92.0,), "sampa": (94.0,)}
+    root = write_grid(tmp_path, scores, rhos={"sampa-0": 0.1, "sampa": 0.1})
+    page = html.unescape(page_of(root))
+    assert "Test accuracy of sampa over λ. λ = 0: 92; λ = 0.2: 94." in page
+    assert "Mean ± standard deviation over seeds. Dashed: sgd." in page
