@@ -7,13 +7,13 @@ switch is left on.
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
-import torch._inductor.config
 from torch import nn
 
 from tests.distributed.training import Outcome, Run, Session, differences
@@ -60,7 +60,7 @@ def train_compiled(
     """Train, evaluate, train; with the number of graphs that were compiled."""
     # What torch's own compiler warns about is not what is tested here.
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-    torch._inductor.config.compile_threads = 1  # no pool of processes in every rank
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in every rank
     run = Run(net=lambda: compiled(net(), backend), distribute={"bucket_mb": 1})
     session = Session(run)
     session.advance(8)
