@@ -30,16 +30,23 @@ def any_rank(flag: bool) -> bool:
     """Whether the flag is set on some rank; the same answer everywhere."""
     if not is_distributed():
         return flag
-    flags = torch.tensor([float(flag)])
+    flags = _reachable(torch.tensor([float(flag)]))
     dist.all_reduce(flags, op=dist.ReduceOp.MAX)
     return bool(flags.item())
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:
     """The sum of a small tensor over all ranks."""
-    if is_distributed():
-        dist.all_reduce(values)
-    return values
+    if not is_distributed():
+        return values
+    sums = _reachable(values)
+    dist.all_reduce(sums)
+    return sums.to(values.device)
+
+
+def _reachable(values: Tensor) -> Tensor:
+    """The tensor where the ranks can exchange it: NCCL only knows the GPU."""
+    return values.cuda() if dist.get_backend() == "nccl" else values
 
 
 def wait_for_all() -> None:
