@@ -10,7 +10,7 @@ from rich.console import Console
 from sampa.checks import require
 from sampa.commands.report import report
 from sampa.train.launch import end_with_launcher, is_launched, launch, set_threads
-from sampa.train.loop import Settings, train
+from sampa.train.loop import Interrupted, Settings, train
 from sampa.train.ranks import is_first, wait_for_all
 from sampa.train.recipes import find_recipe
 from sampa.train.run import Run
@@ -44,7 +44,12 @@ def demo(devices: int = 2, seeds: int = 3, out: Path = Path("runs/demo")) -> int
     for seed in range(seeds):
         for method in METHODS:
             settings = Settings(out=out / method / f"seed-{seed}", resume=True, quiet=True)
-            result = train(run.changed(method=method, seed=seed), settings)
+            try:
+                result = train(run.changed(method=method, seed=seed), settings)
+            except Interrupted as stopped:
+                if is_first():
+                    print(f"{method} seed {seed}: {stopped}; the same command goes on")
+                return 128 + stopped.signal_number
             if is_first():
                 print(f"{method} seed {seed}: test accuracy {result['test']['accuracy']:.2f}")
             wait_for_all()
