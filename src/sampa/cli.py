@@ -11,6 +11,7 @@ from typing import Any
 COMMANDS = {
     "train": "train a recipe with a method, on one device or several",
     "compare": "run a grid of methods and seeds, and print mean ± std",
+    "reproduce": "run one of the paper's tables or figures, and compare with its values",
     "eval": "evaluate a finished run's checkpoint again",
     "report": "make one HTML page from finished runs",
     "demo": "compare SGD, SAM and SAMPa on digits, in a minute or two",

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -21,6 +15,7 @@ from tyro.conf import Positional, arg
 from sampa.checks import require
 from sampa.commands.train import TrainArguments, configured
 from sampa.train.folder import RunFolder
+from sampa.train.jobs import Jobs, threads_each
 from sampa.train.loop import checked_method
 from sampa.train.recipes import find_recipe
 from sampa.train.records import write_record
@@ -82,10 +77,8 @@ def compare(arguments: Annotated[CompareArguments, arg(name="")]) -> int:
         for seed in seeds
         for method in arguments.methods
     ]
-    done = [cell.is_done() for cell in cells]  # finds what is wrong before anything runs
     jobs = Jobs()
-    with jobs.stopped_by_signals(), ThreadPoolExecutor(arguments.jobs) as pool:
-        codes = list(pool.map(jobs.carry_out, cells, done))
+    codes = jobs.carry_out_all(cells, arguments.jobs)
     grid = read_grid(out, arguments.methods, list(seeds))
     Console().print(comparison(run, grid) if grid else "no run is done")
     if arguments.record is not None and grid:
@@ -125,68 +118,21 @@ class Cell:
         Raises:
             ValueError: If the run is not possible, or the folder holds another.
         """
-        given = tyro.cli(TrainArguments, prog="sampa train", args=self.arguments()[1:])
+        given = tyro.cli(TrainArguments, prog="sampa train", args=self.options())
         run = configured(given)
         checked_method(run)
         return RunFolder(self.folder).result_of(run) is not None
 
     def arguments(self) -> list[str]:
-        """Of `sampa`."""
+        return ["-m", "sampa", "train", *self.options()]
+
+    def options(self) -> list[str]:
+        """Of `sampa train`."""
         grid = self.grid
-        threads = max(1, (os.cpu_count() or 1) // grid.jobs // grid.devices)
         return [
-            *("train", grid.recipe, "--method", self.method, "--seed", str(self.seed)),
+            *(grid.recipe, "--method", self.method, "--seed", str(self.seed)),
             *("--out", str(self.folder), "--resume", "--devices", str(grid.devices)),
-            *(() if os.environ.get("OMP_NUM_THREADS") else ("--threads", str(threads))),
+            *threads_each(grid.jobs, grid.devices),
             *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
             *shlex.split(grid.extra),
         ]
-
-
-@dataclass
-class Jobs:
-    """Runs in processes of their own, which a signal stops after they saved.
-
-    Attributes:
-        asked: The signals that came.
-        running: The processes at work.
-    """
-
-    asked: list[int] = field(default_factory=list)
-    running: set[subprocess.Popen[bytes]] = field(default_factory=set)
-
-    def carry_out(self, cell: Cell, is_done: bool) -> int:
-        """Do what a cell lacks; the exit code, 0 if it is done."""
-        if is_done or self.asked:
-            print(f"{cell}: {'done before' if is_done else 'left for the next time'}", flush=True)
-            return 0
-        command = [sys.executable, "-m", "sampa", *cell.arguments()]
-        cell.folder.mkdir(parents=True, exist_ok=True)
-        log = cell.folder / "log.txt"
-        # In a session of its own, a run hears of Ctrl-C from us alone, and once.
-        with (
-            log.open("a") as file,
-            subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process,
-        ):
-            self.running.add(process)
-            if self.asked:
-                process.terminate()
-            code = process.wait()
-            self.running.discard(process)
-        outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
-        print(f"{cell}: {'done' if code == 0 else outcome}", flush=True)
-        return code
-
-    @contextmanager
-    def stopped_by_signals(self) -> Iterator[None]:
-        def stop(number: int, _frame: Any) -> None:
-            self.asked.append(number)
-            for process in tuple(self.running):
-                process.terminate()
-
-        before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -19,7 +19,7 @@ from sampa.train.loop import Interrupted, Settings, checked_method
 from sampa.train.loop import train as carry_out
 from sampa.train.ranks import is_first
 from sampa.train.recipes import RECIPES, find_recipe
-from sampa.train.run import Run
+from sampa.train.run import Run, read_run
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TrainArguments:
     """What `sampa train` takes.
 
     Attributes:
-        recipe: The experiment; `--list` shows them.
+        recipe: The experiment; `--list` shows them. A run.json repeats the run it describes.
         list: List the recipes and stop.
         method: A method, such as sgd, sam, sampa, sampa-0.1, looksam; the recipe's if not given.
         rho: Perturbation radius.
@@ -38,7 +38,7 @@ class TrainArguments:
         limit_steps: Stop after this many batches, to try things out.
         batch_size: Samples a batch, over all devices of a branch.
         model_path: Folder with pretrained weights (ViT, BERT).
-        seed: Of weights, order, augmentation, noise.
+        seed: Of weights, order, augmentation, noise (default: 0, or the run.json's).
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
         out: Folder of the run (default: runs/RECIPE/METHOD/seed-SEED).
         resume: Go on with the run in that folder.
@@ -62,7 +62,7 @@ class TrainArguments:
     limit_steps: int | None = None
     batch_size: int | None = None
     model_path: Path | None = None
-    seed: int = 0
+    seed: int | None = None
     data_dir: Path | None = None
     out: Path | None = None
     resume: bool = False
@@ -115,7 +115,7 @@ def train(arguments: Annotated[TrainArguments, arg(name="")]) -> int:
 
 def configured(arguments: TrainArguments) -> Run:
     """The recipe's run with the command line's changes."""
-    run = find_recipe(arguments.recipe)
+    run = described(arguments.recipe)
     base = None if arguments.lr is None else {"lr": arguments.lr}
     changes: dict[str, Any] = {
         "method": arguments.method,
@@ -132,6 +132,11 @@ def configured(arguments: TrainArguments) -> Run:
         options = {**run.model.options, "path": str(arguments.model_path)}
         changes["model"] = replace(run.model, options=options)
     return run.changed(**changes).with_base(base)
+
+
+def described(recipe: str) -> Run:
+    """The run of a recipe's name, or of a file that a run left behind."""
+    return read_run(Path(recipe)) if recipe.endswith(".json") else find_recipe(recipe)
 
 
 def settings(arguments: TrainArguments, out: Path) -> Settings:

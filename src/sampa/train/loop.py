@@ -180,7 +180,7 @@ class Trainer:
 
     def _finish(self, *, limited: bool) -> dict[str, Any]:
         """Judge the chosen model on the test data, and write the result."""
-        last = self._evaluate("test")
+        last, memorized = self._evaluate("test"), self._training_accuracy()
         chosen = last
         if self.run.select == "best" and self.place.best_epoch >= 0:
             self.model.load_state_dict(self._best_model())
@@ -188,6 +188,7 @@ class Trainer:
         result = {
             "test": chosen,
             "test_last": last,
+            "train_accuracy": memorized,
             "best_epoch": self.place.best_epoch,
             "best_validation": self.place.best_score,
             "seconds": self.place.seconds,
@@ -203,6 +204,12 @@ class Trainer:
         scores = self.task.evaluate(self.model, split)
         self.executor.model.train()
         return scores
+
+    def _training_accuracy(self) -> float | None:
+        self.executor.model.eval()
+        accuracy = self.task.training_accuracy(self.model)
+        self.executor.model.train()
+        return accuracy
 
     # ---- saving and resuming -----------------------------------------------------------------
 

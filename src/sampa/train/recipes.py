@@ -30,13 +30,13 @@ def cifar(classes: int, model: str) -> Run:
         about=f"the paper's CIFAR-{classes} setting: {model}, 200 epochs (the base optimizer 400)",
         data=DataSpec(f"cifar{classes}"),
         model=ModelSpec(model),
-        rhos=_rhos(SAM_RHO[classes]),
+        rhos=sam_rhos(SAM_RHO[classes]),
         epochs=200,
         base_epochs=400,
     )
 
 
-def _rhos(sam_rho: float) -> dict[str, float]:
+def sam_rhos(sam_rho: float) -> dict[str, float]:
     """SAMPa-0 takes SAM's ρ, SAMPa-0.2 twice that (section 5.1)."""
     return {"sam": sam_rho, "sampa-0": sam_rho, "sampa": 2 * sam_rho, "sampa-0.2": 2 * sam_rho}
 
@@ -49,7 +49,7 @@ def imagenet() -> Run:
         data=DataSpec("imagenet", validation=0.0),
         model=ModelSpec("resnet50"),
         base=BaseSpec(weight_decay=1e-4),
-        rhos=_rhos(0.05),
+        rhos=sam_rhos(0.05),
         epochs=90,
         batch_size=256,
         select="last",
@@ -64,7 +64,7 @@ def vit(classes: int) -> Run:
         data=DataSpec(f"cifar{classes}", upscale=224),
         model=ModelSpec("vit-b-16"),
         base=BaseSpec("adamw", lr=1e-4),
-        rhos=_rhos(SAM_RHO[classes]),
+        rhos=sam_rhos(SAM_RHO[classes]),
         epochs=10,
         max_norm=1.0,
     )
@@ -139,7 +139,7 @@ def cifar10_cpu() -> Run:
         data=DataSpec("cifar10", size=16, subset=5000, augment=False),
         model=ModelSpec("conv3", options={"width": 32}),
         base=BaseSpec(lr=0.05),
-        rhos=_rhos(0.1),
+        rhos=sam_rhos(0.1),
         epochs=20,
         base_epochs=40,
         batch_size=64,

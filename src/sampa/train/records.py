@@ -38,12 +38,13 @@ def _summary(grid: Grid, method: str) -> dict[str, Any]:
     difference = paired_difference(grid, method, baseline, metric)
     return {
         "metric": metric,
-        **_numbers(scores),
-        "difference": None if difference is None else {"to": baseline, **_numbers(difference)},
+        **numbers(scores),
+        "difference": None if difference is None else {"to": baseline, **numbers(difference)},
     }
 
 
-def _numbers(s: Spread) -> dict[str, Any]:
+def numbers(s: Spread) -> dict[str, Any]:
+    """A spread as JSON holds it: what one number does not have is None."""
     error = s.standard_error if s.n > 1 else None
     return {
         "n": s.n,

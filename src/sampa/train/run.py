@@ -5,8 +5,10 @@ A recipe is a named function that returns a `Run`; the command line replaces a f
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -175,6 +177,22 @@ class Run:
             return Run(**{**values, **specs})
         except (KeyError, TypeError) as error:
             raise ValueError(f"run must describe a complete run: {error}") from error
+
+
+def read_run(file: Path) -> Run:
+    """The run that a file describes, such as the run.json that a run leaves behind.
+
+    Raises:
+        ValueError: If it describes none.
+        OSError: If it cannot be read.
+    """
+    try:
+        saved = json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(f"{file} must be JSON, as sampa wrote it: {error}") from error
+    is_run = isinstance(saved, dict) and isinstance(saved.get("run"), dict)
+    require(str(file), type(saved).__name__, is_run, 'an object with "run", as sampa writes it')
+    return Run.from_json(saved["run"])
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -59,6 +59,13 @@ class Task(Protocol):
         """Metrics on "validation" or "test"; all ranks call it, all get the same."""
         ...
 
+    def training_accuracy(self, model: nn.Module) -> float | None:
+        """Percent of the training labels, wrong ones included, that the model gives.
+
+        None where it is not measured; all ranks call it.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class ImageTask:
@@ -112,6 +119,9 @@ class ImageTask:
         n, top1, top5, loss = sum_over_ranks(sums).tolist()
         return {"accuracy": 100 * top1 / n, "top5": 100 * top5 / n, "loss": loss / n}
 
+    def training_accuracy(self, model: nn.Module) -> float | None:
+        return self.evaluate(model, "train")["accuracy"]
+
 
 def open_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> Task:
     """The task of a run, with this process's share of each batch.
@@ -132,7 +142,7 @@ def open_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> Ta
     seed = derive_seed(run.seed, "batches")
     return ImageTask(
         ImageBatches(train, kept, run.batch_size, seed, run.data.augment, shard, shards),
-        {"validation": validation, "test": everything},
+        {"train": (train, kept), "validation": validation, "test": everything},
         run.label_smoothing,
         run.data.upscale,
     )

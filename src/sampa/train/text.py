@@ -71,6 +71,10 @@ class TextTask:
         )
         return {name: 100 * value for name, value in scores.items()}
 
+    def training_accuracy(self, model: nn.Module) -> float | None:
+        """Not measured: fine-tuning passes over its data so few times that it would show."""
+        return None
+
 
 def _logits(model: nn.Module, batch: Any) -> Tensor:
     names = ("input_ids", "attention_mask", "token_type_ids")

@@ -16,7 +16,11 @@ from torch import nn
 from sampa.checks import require
 from sampa.names import unknown
 from sampa.train.models.densenet import densenet121
-from sampa.train.models.efficientnet import efficientnet_lite0, find_efficientnet_lite0
+from sampa.train.models.efficientnet import (
+    efficientnet_lite0,
+    efficientnet_lite0_imagenet,
+    find_efficientnet_lite0,
+)
 from sampa.train.models.layers import count_parameters
 from sampa.train.models.resnet50 import resnet50
 from sampa.train.models.resnet_cifar import load_published, resnet
@@ -57,6 +61,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "densenet121": densenet121,
     "resnet50": resnet50,
     "efficientnet-lite0": efficientnet_lite0,
+    "efficientnet-lite0-imagenet": efficientnet_lite0_imagenet,
     "vit-b-16": vit_b_16,
     "bert-mini": bert_mini,
     "bert-base": bert_base,

@@ -117,6 +117,11 @@ def efficientnet_lite0(
     return model
 
 
+def efficientnet_lite0_imagenet(num_classes: int = 1000, in_channels: int = 3) -> EfficientNetLite:
+    """EfficientNet-Lite0 with the ImageNet weights of the installed package."""
+    return efficientnet_lite0(num_classes, in_channels, path=find_efficientnet_lite0())
+
+
 def without_underscores(name: str) -> str:
     """`_blocks.0._bn1.weight`, as the package has it, is our `blocks.0.bn1.weight`."""
     return ".".join(part.removeprefix("_") for part in name.split("."))

@@ -1,0 +1,114 @@
+"""`sampa reproduce`: the paper's tables and figures, one command each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from sampa.checks import require
+from sampa.reproduce.catalog import EXPERIMENTS, find_experiment
+from sampa.reproduce.plan import SCALES, Scale
+from sampa.reproduce.render import conditions, terminal_tables
+from sampa.reproduce.request import Request, Unfinished
+from sampa.reproduce.writing import write
+
+
+@dataclass(frozen=True)
+class ReproduceArguments:
+    """What `sampa reproduce` takes.
+
+    Attributes:
+        experiment: A table or figure; `--list` shows them.
+        list: List the experiments with the paper's values, scales and times, and stop.
+        scale: paper (its settings untouched; needs GPUs), cpu (reduced, on real data), or smoke
+            (seconds, on embedded digits).
+        seeds: How many seeds (default: what the experiment needs).
+        devices: Processes a run.
+        jobs: Runs at the same time (default: as many as there are cores for).
+        out: Folder of all experiments and their runs.
+        record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
+        plots: Also write each figure as SVG and PNG.
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+    """
+
+    experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
+    list: bool = False
+    scale: Scale = "cpu"
+    seeds: int | None = None
+    devices: int = 1
+    jobs: int | None = None
+    out: Path = Path("runs/reproduce")
+    record: Path | None = None
+    plots: bool = False
+    data_dir: Path | None = None
+
+
+def reproduce(arguments: Annotated[ReproduceArguments, arg(name="")]) -> int:
+    """Run one of the paper's experiments and put its numbers beside the paper's.
+
+    Finished runs are not repeated: the same command goes on where it stopped.
+
+    Examples:
+        sampa reproduce --list
+        sampa reproduce fig-toy --plots
+        sampa reproduce tab-noise --scale smoke
+        sampa reproduce tab-noise --seeds 3 --data-dir ~/data
+        sampa reproduce tab-cifar10 --scale paper --devices 2 --data-dir ~/data
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after the
+    running ones saved.
+
+    Args:
+        arguments: What to reproduce and how.
+    """
+    console = Console()
+    if arguments.list or not arguments.experiment:
+        console.print(experiment_table())
+        return 0 if arguments.list else 2
+    experiment = find_experiment(arguments.experiment)
+    request = requested(arguments)
+    try:
+        outcome = experiment.carry_out(request)
+    except Unfinished as error:
+        print(f"{experiment.id}: {error}")
+        return error.code
+    for table in terminal_tables(outcome):
+        console.print(table)
+    console.print(conditions(outcome), *outcome.facts, sep="\n", highlight=False, markup=False)
+    for folder in filter(None, (request.folder(experiment.id), arguments.record)):
+        write(outcome, folder, request, plots=arguments.plots or arguments.record is not None)
+        print(folder)
+    return 0
+
+
+def requested(arguments: ReproduceArguments) -> Request:
+    """The request, checked."""
+    require("devices", arguments.devices, arguments.devices >= 1, ">= 1")
+    require("seeds", arguments.seeds, arguments.seeds is None or arguments.seeds >= 1, ">= 1")
+    require("jobs", arguments.jobs, arguments.jobs is None or arguments.jobs >= 1, ">= 1")
+    place = arguments.data_dir or os.environ.get("SAMPA_DATA_DIR")
+    return Request(
+        scale=arguments.scale,
+        out=arguments.out,
+        seeds=arguments.seeds,
+        devices=arguments.devices,
+        jobs=arguments.jobs or max(1, (os.cpu_count() or 1) // arguments.devices),
+        data_dir=None if place is None else Path(place),
+    )
+
+
+def experiment_table() -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title="The paper's tables and figures", show_lines=False)
+    for column in ("ID", "what", *(f"time, {scale}" for scale in SCALES)):
+        table.add_column(column)
+    for experiment in EXPERIMENTS.values():
+        times = [experiment.time[scale] for scale in SCALES]
+        table.add_row(experiment.id, experiment.title, *times)
+    return table

@@ -1,0 +1,201 @@
+"""Outcomes: what an experiment gave, the paper's values beside ours; kept as results.json."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from sampa.reproduce.paper import Published, Value
+from sampa.reproduce.plan import AVERAGE, Scale
+from sampa.train.records import numbers
+from sampa.train.tables import Grid, Spread, paired_difference, spread
+
+SURE = 2.0  # standard errors from which on a difference counts
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a table: our values by seed, and the paper's."""
+
+    row: str
+    column: str
+    values: dict[int, float]
+    paper: Value | None = None
+
+    @property
+    def ours(self) -> Spread:
+        return spread(list(self.values.values()))
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.paper is None else self.ours.mean - self.paper.mean
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two columns on the same seeds, and what the paper's means say about them."""
+
+    row: str
+    column: str
+    baseline: str
+    ours: Spread
+    paper: float | None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether our difference is larger than chance allows."""
+        return self.ours.n > 1 and abs(self.ours.mean) >= SURE * self.ours.standard_error
+
+    @property
+    def verdict(self) -> str:
+        """Whether the order is the paper's."""
+        if not self.is_sure:
+            return "too small to tell"
+        if self.paper is None:
+            return "above" if self.ours.mean > 0 else "below"
+        return "as in the paper" if self.ours.mean * self.paper > 0 else "not as in the paper"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A named series; `low` and `high` are the band around it."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture as data.
+
+    Attributes:
+        name: Of its files.
+        note: What one must know to read it.
+        kind: Lines, bars (one value a line, named by its label) or points with their labels.
+    """
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    lines: list[Line]
+    note: str = ""
+    kind: Literal["lines", "bars", "points"] = "lines"
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that an experiment gave.
+
+    Attributes:
+        about: The conditions in short, for the heading.
+        label: The paper's label of the table or figure.
+        claim: What the paper says about a figure.
+        unit: Of the values.
+        pairs: Columns that are compared on the same seeds.
+        facts: Sentences with measured numbers.
+        tuning: By name: what was chosen, and the validation scores of the grid.
+        conditions: Commit, versions and machine of the runs.
+    """
+
+    id: str
+    title: str
+    scale: Scale
+    about: str
+    label: str
+    claim: str = ""
+    unit: str = ""
+    entries: tuple[Entry, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    charts: tuple[Chart, ...] = ()
+    facts: tuple[str, ...] = ()
+    tuning: dict[str, Any] = field(default_factory=dict)
+    conditions: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(entry.row for entry in self.entries))
+
+    def comparisons(self) -> list[Comparison]:
+        """Every pair in every row that has both."""
+        found = [self._compared(row, *pair) for row in self.rows() for pair in self.pairs]
+        return [comparison for comparison in found if comparison is not None]
+
+    def _compared(self, row: str, column: str, baseline: str) -> Comparison | None:
+        entries = {entry.column: entry for entry in self.entries if entry.row == row}
+        grid: Grid = {
+            name: {seed: {"value": value} for seed, value in entry.values.items()}
+            for name, entry in entries.items()
+        }
+        ours = paired_difference(grid, column, baseline, "value")
+        if ours is None:
+            return None
+        papers = [entries[name].paper for name in (column, baseline)]
+        both = None if papers[0] is None or papers[1] is None else papers[0].mean - papers[1].mean
+        return Comparison(row, column, baseline, ours, both)
+
+    # ---- JSON --------------------------------------------------------------------------------
+
+    def as_json(self) -> dict[str, Any]:
+        """With the summaries, for those who read the file without us."""
+        return {
+            **asdict(self),
+            "entries": [{**asdict(e), **_summary(e)} for e in self.entries],
+            "comparisons": [_compared(c) for c in self.comparisons()],
+        }
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Outcome:
+        """The outcome that `as_json` describes.
+
+        Raises:
+            ValueError: If something is missing or strange.
+        """
+        try:
+            plain = {k: v for k, v in values.items() if k != "comparisons"}
+            plain["entries"] = tuple(_entry(e) for e in values["entries"])
+            plain["pairs"] = tuple((a, b) for a, b in values["pairs"])
+            plain["facts"] = tuple(values["facts"])
+            plain["charts"] = tuple(_chart(c) for c in values["charts"])
+            return Outcome(**plain)
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"results.json must be as sampa reproduce writes it: {error}"
+            ) from error
+
+
+def with_average(entries: Sequence[Entry], published: Published) -> tuple[Entry, ...]:
+    """The entries and, for each column, the mean over the rows, seed by seed."""
+    found = list(entries)
+    for column in dict.fromkeys(entry.column for entry in entries):
+        parts = [entry.values for entry in entries if entry.column == column]
+        common = sorted(set.intersection(*[set(values) for values in parts]))
+        mean = {seed: statistics.fmean(values[seed] for values in parts) for seed in common}
+        found.append(Entry(AVERAGE, column, mean, published.value(AVERAGE, column)))
+    return tuple(found)
+
+
+def _summary(entry: Entry) -> dict[str, Any]:
+    return {"ours": numbers(entry.ours), "difference": entry.difference}
+
+
+def _compared(c: Comparison) -> dict[str, Any]:
+    plain = {"row": c.row, "column": c.column, "baseline": c.baseline, "paper": c.paper}
+    return {**plain, "ours": numbers(c.ours), "verdict": c.verdict}
+
+
+def _entry(values: dict[str, Any]) -> Entry:
+    paper = values["paper"]
+    by_seed = {int(seed): float(value) for seed, value in values["values"].items()}
+    return Entry(values["row"], values["column"], by_seed, paper and Value(**paper))
+
+
+def _chart(values: dict[str, Any]) -> Chart:
+    chart = Chart(**values)
+    return replace(chart, lines=[Line(**line) for line in values["lines"]])

@@ -1,0 +1,57 @@
+"""The paper's own values, read from the one file that has them."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Value:
+    """A published number, with its standard deviation if one is printed."""
+
+    mean: float
+    std: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mean:g}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper says about one experiment.
+
+    Attributes:
+        label: Of the table or figure in the paper's source.
+        values: By row and column; empty for a figure without printed numbers.
+        claim: What a figure is said to show.
+        seeds: Independent executions, where the paper says how many.
+    """
+
+    label: str
+    values: dict[str, dict[str, Value]] = field(default_factory=dict)
+    claim: str = ""
+    seeds: int | None = None
+
+    def value(self, row: str, column: str) -> Value | None:
+        return self.values.get(row, {}).get(column)
+
+
+def published(experiment: str) -> Published:
+    """What the paper says about an experiment."""
+    return _all()[experiment]
+
+
+@functools.cache
+def _all() -> dict[str, Published]:
+    text = resources.files("sampa.reproduce").joinpath("paper.toml").read_text(encoding="utf-8")
+    found: dict[str, Published] = {}
+    for name, table in tomllib.loads(text).items():
+        values = {
+            row: {column: Value(*value) for column, value in columns.items()}
+            for row, columns in table.get("values", {}).items()
+        }
+        found[name] = Published(table["label"], values, table.get("claim", ""), table.get("seeds"))
+    return found

@@ -1,0 +1,197 @@
+"""The runner: from a plan to finished runs, and from their results to an outcome."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sampa.reproduce.batch import Batch
+from sampa.reproduce.outcome import Entry, Outcome, with_average
+from sampa.reproduce.paper import published
+from sampa.reproduce.plan import Cell, Choices, Plan, Scale
+from sampa.reproduce.request import Request, Unfinished
+from sampa.reproduce.settings import described
+from sampa.reproduce.tuning import Trial, Tuned, tune
+from sampa.train.folder import RunFolder
+from sampa.train.jobs import Jobs
+from sampa.train.loop import Settings, train
+from sampa.train.method import BASE_NAMES
+from sampa.train.run import Run
+
+Planner = Callable[[Scale, Choices], Plan]
+
+
+BATCH = 4  # runs in one process
+
+
+@dataclass(frozen=True)
+class Place:
+    """A run and where it is carried out."""
+
+    run: Run
+    folder: Path
+
+    def result(self) -> dict[str, Any]:
+        """What came out; only after `carry_out`."""
+        found = RunFolder(self.folder).result_of(self.run)
+        assert found is not None
+        return found
+
+
+def carry_out(places: Sequence[Place], request: Request) -> None:
+    """Do all runs that are not done.
+
+    Raises:
+        Unfinished: If some failed, or a signal came.
+    """
+    if request.scale == "smoke":  # a process would take longer than all of them
+        for place in places:
+            settings = Settings(place.folder, request.data_dir, resume=True, quiet=True)
+            train(place.run, settings)
+        return
+    jobs, batches = Jobs(), list(_batches(places, request))
+    codes = jobs.carry_out_all(batches, request.jobs)
+    if jobs.asked:
+        code = 128 + jobs.asked[0]
+        raise Unfinished("stopped after saving; the same command goes on", code)
+    failed = [batch for batch, code in zip(batches, codes, strict=True) if code]
+    if failed:
+        raise Unfinished(f"{len(failed)} of {len(batches)} jobs failed, first {failed[0]}", 1)
+    for place in places:
+        _free(place.folder)
+
+
+def _batches(places: Sequence[Place], request: Request) -> Iterator[Batch]:
+    """Runs for one process each: a few neighbors with the same name and seed."""
+    size = BATCH if request.devices == 1 else 1
+    for name, group in itertools.groupby(places, lambda p: f"{p.run.name} seed {p.run.seed}"):
+        left = list(group)
+        while left:
+            runs = {place.folder: place.run for place in left[:size]}
+            yield Batch(name, runs, left[0].folder, request)
+            left = left[size:]
+
+
+def _free(folder: Path) -> None:
+    """Remove what only an unfinished run needs; the best model stays, for `sampa eval`."""
+    for checkpoint in (folder / "checkpoints").glob("step-*"):
+        shutil.rmtree(checkpoint)
+
+
+# ---- grids -----------------------------------------------------------------------------------
+
+
+def run_grid(
+    name: str, title: str, planner: Planner, tunings: Sequence[str], seeds: int, request: Request
+) -> Outcome:
+    """Tune, train, and put the results beside the paper's."""
+    found = {t: tuned for t in tunings if (tuned := _tuned(t, request)) is not None}
+    choices = {t: tuned.choice for t, tuned in found.items()}
+    plan = named(planner(request.scale, choices), name, request.scale)
+    grid = places_of(plan, request.folder(name), request.seeds or seeds)
+    carry_out([place for _, place in grid], request)
+    known = published(name)
+    entries = tuple(_entries(plan, grid, name))
+    return Outcome(
+        id=name,
+        title=title,
+        scale=request.scale,
+        about=plan.about,
+        label=known.label,
+        claim=known.claim,
+        unit="test metric in %",
+        entries=with_average(entries, known) if plan.average else entries,
+        pairs=plan.pairs,
+        facts=tuple(_memorization(grid)),
+        tuning={t: {**asdict(tuned)} for t, tuned in found.items()},
+        conditions=conditions_of([place.folder for _, place in grid]),
+    )
+
+
+def named(plan: Plan, name: str, scale: Scale) -> Plan:
+    """The plan with its runs named after it; the paper's recipes keep their names."""
+    if scale == "paper":
+        return plan
+    cells = [
+        replace(
+            c,
+            run=replace(c.run, name=f"{name}-{scale}: {c.readings[0][0]}", about=described(c.run)),
+        )
+        for c in plan.cells
+    ]
+    return replace(plan, cells=tuple(cells))
+
+
+def places_of(plan: Plan, folder: Path, seeds: int) -> list[tuple[Cell, Place]]:
+    """All runs, seed by seed, so that an unfinished grid is one with fewer seeds."""
+    return [
+        (cell, Place(cell.run.changed(seed=seed), folder / cell.key / f"seed-{seed}"))
+        for seed in range(seeds)
+        for cell in plan.cells
+    ]
+
+
+def _entries(plan: Plan, grid: Sequence[tuple[Cell, Place]], name: str) -> list[Entry]:
+    known = published(name)
+    entries: list[Entry] = []
+    for cell in plan.cells:
+        results = {place.run.seed: place.result()["test"] for c, place in grid if c is cell}
+        for row, metric in cell.readings:
+            values = {seed: test[metric] for seed, test in results.items()}
+            entries.append(Entry(row, cell.column, values, known.value(row, cell.column)))
+    order = list(dict.fromkeys(entry.row for entry in entries))
+    return sorted(entries, key=lambda entry: order.index(entry.row))
+
+
+def _memorization(grid: Sequence[tuple[Cell, Place]]) -> list[str]:
+    """How well the base optimizer learns its training labels by heart, row by row."""
+    found: dict[str, list[float]] = {}
+    for cell, place in grid:
+        accuracy = place.result().get("train_accuracy")
+        if place.run.method in BASE_NAMES and accuracy is not None:
+            found.setdefault(cell.readings[0][0], []).append(accuracy)
+    parts = [f"{row}: {statistics.fmean(values):.1f} %" for row, values in found.items()]
+    if not parts:
+        return []
+    what = "Training labels that the base optimizer's last model gives back, mean over seeds"
+    return [f"{what}: {'; '.join(parts)}."]
+
+
+# ---- tuning ----------------------------------------------------------------------------------
+
+
+def _tuned(name: str, request: Request) -> Tuned | None:
+    def score(trials: list[Trial]) -> list[float]:
+        folder = request.folder(f"tuning-{name}")
+        places = [Place(trial.run, folder / trial.key) for trial in trials]
+        carry_out(places, request)
+        return [place.result()["best_validation"] for place in places]
+
+    return tune(name, request.scale, score)
+
+
+# ---- conditions ------------------------------------------------------------------------------
+
+
+def conditions_of(folders: Sequence[Path]) -> dict[str, Any]:
+    """Under what runs were made: one value, or all that occur."""
+    found = [(RunFolder(folder).read("run.json") or {}).get("conditions", {}) for folder in folders]
+    return merged(found)
+
+
+def merged(conditions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several conditions as one; a name with different values has their list."""
+    values: dict[str, Any] = {}
+    for name in dict.fromkeys(name for c in conditions for name in c):
+        parts = [c[name] for c in conditions if name in c]
+        if isinstance(parts[0], dict):
+            values[name] = merged(parts)
+        else:
+            different = list(dict.fromkeys(parts))
+            values[name] = different[0] if len(different) == 1 else different
+    return values

@@ -1,0 +1,114 @@
+"""What is trained at each scale: the paper's recipes, and reduced editions of them.
+
+The reduced edition on real data keeps the paper's question alive: its networks can memorize their
+training labels, which they could not with crops and flips or with more images. It holds back more
+than the paper's tenth, because a model chosen on a hundred noisy labels is chosen by chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sampa.names import find_method
+from sampa.reproduce.plan import Choice, Scale
+from sampa.survey import hyperparameters
+from sampa.train import recipes
+from sampa.train.run import BaseSpec, DataSpec, ModelSpec, Run
+
+IMAGES, HELD_BACK = 2000, 1000  # of the reduced edition; the others are trained on
+SIDE = 8  # pixels, after averaging down
+NETWORKS: dict[Scale, dict[str, ModelSpec]] = {
+    "paper": {
+        "DenseNet-121": ModelSpec("densenet121"),
+        "ResNet-56": ModelSpec("resnet56"),
+        "VGG19-BN": ModelSpec("vgg19-bn"),
+        "WRN-28-2": ModelSpec("wrn-28-2"),
+        "WRN-28-10": ModelSpec("wrn-28-10"),
+    },
+    "cpu": {
+        "conv net": ModelSpec("conv3", {"width": 24}),
+        "ResNet-8": ModelSpec("resnet8", {"width": 8}),
+        "MLP": ModelSpec("mlp", {"width": 256, "image_size": SIDE}),
+    },
+    "smoke": {"conv net": ModelSpec("conv3", {"width": 4})},
+}
+DEFAULT = Choice(lr=0.05, rho=0.1)
+
+
+def images(scale: Scale, choice: Choice | None, *, noise: int = 0, classes: int = 10) -> Run:
+    """Image classification with the scale's first network (ResNet-56 in the paper)."""
+    if scale == "paper":
+        return recipes.cifar(classes, "resnet56")
+    run = _digits() if scale == "smoke" else _cifar(classes)
+    run = replace(run, data=replace(run.data, label_noise=noise / 100))
+    return tuned(run, choice or DEFAULT)
+
+
+def _cifar(classes: int) -> Run:
+    return Run(
+        name=f"cifar{classes}",
+        about="",
+        data=DataSpec(
+            f"cifar{classes}",
+            size=SIDE,
+            subset=IMAGES,
+            augment=False,
+            validation=HELD_BACK / IMAGES,
+        ),
+        model=NETWORKS["cpu"]["conv net"],
+        epochs=15,
+        base_epochs=30,
+        batch_size=64,
+    )
+
+
+def _digits() -> Run:
+    return Run(
+        name="digits",
+        about="",
+        data=DataSpec("digits", subset=96, augment=False, validation=0.25),
+        model=NETWORKS["smoke"]["conv net"],
+        epochs=1,
+        base_epochs=2,
+        batch_size=24,
+    )
+
+
+def tuned(run: Run, choice: Choice) -> Run:
+    """With a chosen learning rate and ρ: SAMPa-0.2 takes twice SAM's, as in the paper."""
+    rhos = recipes.sam_rhos(choice.rho)
+    return replace(run, base=replace(run.base, lr=choice.lr), rhos=rhos)
+
+
+def one_rho(run: Run) -> Run:
+    """The same ρ for all methods, as in the paper's table of label noise."""
+    return replace(run, rhos=dict.fromkeys(run.rhos, run.rhos["sam"]))
+
+
+def in_proportion(run: Run, method: str) -> Run:
+    """A run of another variant, whose ρ stands to SAM's as in the paper's settings."""
+    default = hyperparameters(find_method(method)).get("rho")
+    ratio = run.rhos["sam"] / recipes.SAM_RHO[10]
+    rho = None if default is None else round(default * ratio, 6)
+    return run.changed(method=method, rho=rho)
+
+
+def adamw(run: Run, lr: float) -> Run:
+    """Fine-tuning: AdamW and clipping, as in the paper."""
+    return replace(run, base=BaseSpec("adamw", lr=lr), max_norm=1.0)
+
+
+def described(run: Run) -> str:
+    """Data, image size, network and epochs in a few words, for headings."""
+    data, images = run.data, "all images"
+    if data.subset is not None:
+        held = round(data.subset * data.validation)
+        images = f"{data.subset - held:,} images (and {held:,} held back)"
+    size = f" at {data.size}×{data.size}" if data.size else ""
+    noise = f", {100 * data.label_noise:.0f} % wrong labels" if data.label_noise else ""
+    augmented = "crops and flips" if data.augment else "no augmentation"
+    twice = f" (base optimizer {run.base_epochs})" if run.base_epochs else ""
+    options = ", ".join(f"{k} {v}" for k, v in run.model.options.items())
+    network = f"{run.model.name} ({options})" if options else run.model.name
+    text = "" if data.name.startswith("glue/") else f"{size}{noise}, {augmented}"
+    return f"{data.name}, {images}{text}; {network}; {run.epochs} epochs{twice}"

@@ -1,0 +1,99 @@
+"""The paper's toy figure: f(x) = ‖x‖² with a fixed ρ, which not every method survives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+import sampa
+from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
+from sampa.reproduce.paper import published
+from sampa.reproduce.request import Request
+from sampa.train.folder import conditions
+
+LR = RHO = 0.1
+DIMENSIONS = 2  # in one dimension a random direction is a coin
+STEPS, TAIL = 200, 100
+NO_BATCH = torch.zeros(1)  # the problem has no data
+METHODS: dict[str, Callable[..., sampa.SharpnessAware]] = {
+    "SAM": partial(sampa.SAM, rho=RHO),
+    "RandSAM": partial(sampa.RandSAM, rho=RHO),
+    "OptSAM": partial(sampa.OptSAM, rho=RHO),
+    "SAMPa-0": partial(sampa.SAMPa, rho=RHO, lam=0.0),
+    "SAMPa-0.2": partial(sampa.SAMPa, rho=RHO, lam=0.2),
+    "SAMPa-1 (OptGD)": partial(sampa.SAMPa, rho=RHO, lam=1.0),
+}
+
+
+class Square(nn.Module):
+    """f(x) = ‖x‖², from x_0 of length 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        start = torch.ones(DIMENSIONS, dtype=torch.float64)
+        self.x = nn.Parameter(start / start.norm())
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return self.x.square().sum()
+
+
+def distances(make: Callable[..., sampa.SharpnessAware], seed: int) -> list[float]:
+    """‖x_t‖ for t = 0, 1, ..., STEPS."""
+    model = Square()
+    base = torch.optim.SGD(model.parameters(), lr=LR)
+    optimizer = make(base, perturb_eps=0.0, seed=seed)
+    path = [model.x.detach().norm().item()]
+    while len(path) <= STEPS:
+        optimizer.step(model, NO_BATCH)
+        assert optimizer.last is not None
+        if optimizer.last.updated:
+            path.append(model.x.detach().norm().item())
+    return path
+
+
+def carry_out(request: Request) -> Outcome:
+    """All methods from the same start; only RandSAM depends on the seed."""
+    seeds = range(request.seeds or 3)
+    paths = {name: [distances(make, seed) for seed in seeds] for name, make in METHODS.items()}
+    known = published("fig-toy")
+    return Outcome(
+        id="fig-toy",
+        title=TITLE,
+        scale=request.scale,
+        about=f"f(x) = ‖x‖² in {DIMENSIONS} dimensions, ‖x_0‖ = 1, η = ρ = {LR:g}, {STEPS} updates",
+        label=known.label,
+        claim=known.claim,
+        unit=f"root mean square of ‖x_t‖ over the last {TAIL} updates",
+        entries=tuple(
+            Entry(
+                "distance to the minimum",
+                name,
+                {s: _rms(p) for s, p in zip(seeds, found, strict=True)},
+            )
+            for name, found in paths.items()
+        ),
+        pairs=tuple((name, "SAM") for name in METHODS if name != "SAM"),
+        charts=(_chart(paths),),
+        conditions=conditions(),
+    )
+
+
+TITLE = "f(x) = ‖x‖²: SAM, RandSAM, OptSAM and SAMPa-λ"
+
+
+def _rms(path: list[float]) -> float:
+    return math.sqrt(sum(x * x for x in path[-TAIL:]) / TAIL)
+
+
+def _chart(paths: dict[str, list[list[float]]]) -> Chart:
+    shown = range(0, STEPS + 1, 2)
+    lines = [
+        Line(name, [float(t) for t in shown], [max(found[0][t], 1e-9) for t in shown])
+        for name, found in paths.items()
+    ]
+    note = "The first seed; distances below 1e-9 are drawn at 1e-9."
+    return Chart("fig-toy", "Distance to the minimum", "update", "‖x‖", lines, note, log_y=True)
