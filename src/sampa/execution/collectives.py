@@ -81,6 +81,11 @@ class Groups:
         self.wait(work)
         return rows.view(self.branches, self.data_ranks, -1)
 
+    def meet(self) -> None:
+        """Wait until all branches are here."""
+        with self.talking():
+            dist.barrier(self.branch_group)
+
     def broadcast(self, tensors: list[Tensor], branch: int) -> None:
         """Copy the tensors of a branch's first data rank to all ranks."""
         source = int(self.mesh.mesh[branch, 0])
