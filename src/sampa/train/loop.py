@@ -65,7 +65,7 @@ class Trainer:
         self.model = build(run.model.name, **run.model.options, **self.task.model_options())
         self.model.to(settings.device)
         network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
-        self.executor = sampa.distribute(network, branches=branches)
+        self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)
         self.scaler = torch.amp.GradScaler(settings.device) if run.amp == "fp16" else None
         self.optimizer = factory(
             run.base.build(self.model),

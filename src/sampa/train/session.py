@@ -31,6 +31,7 @@ class Settings:
         save_every: Batches between checkpoints; None saves at the end of each epoch.
         keep: How many checkpoints stay.
         device: Where the model is.
+        timeout: Seconds after which a rank gives up on the others.
         tensorboard: Also write TensorBoard curves.
         quiet: Say nothing while it works.
     """
@@ -42,6 +43,7 @@ class Settings:
     save_every: int | None = None
     keep: int = 2
     device: str = "cpu"
+    timeout: float = 300.0
     tensorboard: bool = False
     quiet: bool = False
 
