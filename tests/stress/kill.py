@@ -10,7 +10,6 @@ model, metrics, result.
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import signal
@@ -18,15 +17,15 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sampa.train.run import BaseSpec, Run
+from tests.stress.outcomes import differences, everything, reference
 from tests.stress.records import Trial, carry_on, parser, write_record
 from tests.stress.sessions import Ended, session
 from tests.stress.watch import Blow
-from tests.train.runs import TOTAL, outcome, tiny_run
+from tests.train.runs import TOTAL, tiny_run
 
 # How long a phase lasts, about, and how often it comes in the small run, about.
 DELAYS = {"start": 0.3, "resume": 0.02, "step": 0.04, "exchange": 0.004, "evaluation": 0.02}
@@ -88,7 +87,7 @@ def trial(number: int, seed: int, folder: Path) -> Trial:
         hits.append(ended.hit)
         if all(code == 0 for code in ended.codes):
             break
-    differing = differences(everything(out, ended), reference(kind))
+    differing = differences(everything(out, ended), reference(runs()[kind]))
     return {"run": kind, "worlds": worlds, "hits": [h for h in hits if h], "differing": differing}
 
 
@@ -98,42 +97,6 @@ def _require_sensible(ended: Ended, blow: Blow | None) -> None:
     allowed = {0, -signal.SIGKILL, 1} if killed else {0}
     if not set(ended.codes) <= allowed:
         raise RuntimeError(f"ranks ended with {ended.codes} after {blow}:\n{ended.output}")
-
-
-def everything(out: Path, ended: Ended) -> dict[str, Any]:
-    """All that a run comes to."""
-    saved = out / "checkpoints" / f"step-{TOTAL:09}"
-    loop = json.loads((saved / "loop.json").read_text())
-    (best,) = (out / "checkpoints").glob("best-*")
-    return {
-        **outcome(out),
-        "loop": [pair for pair in _flat(loop) if pair[0] != "seconds"],
-        "best": {file.name: file.read_bytes() for file in best.glob("model.*")},
-        "files": sorted(str(p.relative_to(out)) for p in out.rglob("*")),
-        **{f"at the end, rank {r}": place for r, place in enumerate(ended.places)},
-    }
-
-
-def _flat(node: Any) -> list[Any]:
-    """The pairs of nested dictionaries, as `trees.flatten` writes them."""
-    pairs = node["$dict"] if isinstance(node, dict) else []
-    return [leaf for key, v in pairs for leaf in (_flat(v) or [[key, v]])]
-
-
-@cache
-def reference(kind: str) -> dict[str, Any]:
-    """The same run, left alone, on one rank."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        ended = session(runs()[kind], folder / "run", folder / "session", **SETTINGS)
-        assert ended.codes == [0], ended.output
-        return everything(folder / "run", ended)
-
-
-def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """What is not as in the uninterrupted run; a second rank must be where the first is."""
-    expected = {**expected, "at the end, rank 1": expected["at the end, rank 0"]}
-    return [name for name in found if found[name] != expected.get(name)]
 
 
 def kill(trials: int, seed: int = 0, log: Path | None = None) -> list[Trial]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from sampa.train.folder import conditions
+from sampa.train.conditions import conditions
 
 Trial = dict[str, Any]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import multiprocessing as mp
 import os
+import signal
 import sys
 import time
 import traceback
@@ -71,34 +72,36 @@ def session(
     for process in ranks:
         process.start()
     sender.close()
-    struck = blow is not None and _strike(receiver, ranks, blow)
-    if struck:
+    hit = "" if blow is None else _strike(receiver, ranks, blow, marks)
+    if hit:
         _end_those_who_never_met(ranks, marks)
     codes = [_exit_code(process) for process in ranks]
     places = [_read(scratch / f"place-{rank}.json") for rank in range(world)]
-    hit = marks.read(blow.ranks[0]) if blow is not None and struck else ""
+    if blow is not None and hit and blow.number == signal.SIGKILL:
+        hit = marks.read(blow.ranks[0])  # what it did last
     return Ended(codes, hit, places, (scratch / "output").read_text(errors="replace"))
 
 
-def _strike(knocks: Connection, ranks: list[BaseProcess], blow: Blow) -> bool:
-    """Wait for the knock and for the delay; whether the signal came in time."""
+def _strike(knocks: Connection, ranks: list[BaseProcess], blow: Blow, marks: Marks) -> str:
+    """Wait for the knock and for the delay, and send the signal; the phase that it came in."""
     with suppress(EOFError):  # the ranks ended, and never came to that point
         knocks.recv_bytes()
         time.sleep(blow.delay)
         victims = [ranks[rank] for rank in blow.ranks]
         if all(process.is_alive() for process in victims):
+            phase = marks.read(blow.ranks[0])
             for process in victims:
                 assert process.pid is not None
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, blow.number)
-            return True
-    return False
+            return phase
+    return ""
 
 
 def _end_those_who_never_met(ranks: list[BaseProcess], marks: Marks) -> None:
     """Do what a launcher does for ranks that wait to be joined by one that is dead."""
     for rank, process in enumerate(ranks):
-        process.join(5)
+        process.join(1)
         if process.is_alive() and marks.read(rank) == "start":
             process.kill()
 

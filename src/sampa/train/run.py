@@ -6,13 +6,14 @@ A recipe is a named function that returns a `Run`; the command line replaces a f
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from sampa.checks import require, require_choice
+from sampa.train.fields import read_fields
 
 
 @dataclass(frozen=True)
@@ -159,22 +160,9 @@ class Run:
         """The run that `as_json` describes.
 
         Raises:
-            ValueError: If a field is unknown or missing.
+            ValueError: If a field is unknown, missing or not of its type.
         """
-        known = {f.name for f in fields(Run)}
-        strange = sorted(set(values) - known)
-        require("run", strange, not strange, "made of known fields only")
-        parts: dict[str, Any] = {
-            "data": DataSpec,
-            "model": ModelSpec,
-            "base": BaseSpec,
-            "schedule": Schedule,
-        }
-        try:
-            specs: dict[str, Any] = {name: kind(**values[name]) for name, kind in parts.items()}
-            return Run(**{**values, **specs})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"run must describe a complete run: {error}") from error
+        return read_fields(Run, values, "run")
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
