@@ -102,6 +102,7 @@ class Watch:
         self.around(Trainer, "_resume", "resume")
         self.around(SharpnessAware, "step", "step")
         self.around(Groups, "wait", "exchange")
+        self.around(Groups, "meet", "exchange")
         self.around(Trainer, "_evaluate", "evaluation")
         self.around(checkpoint, "save", "save")
         self.around(checkpoint, "prune", "prune")
