@@ -192,7 +192,11 @@ def mix(a: Vector, b: Vector, lam: float) -> Vector:
     """(1 − λ) a + λ b."""
     if lam in (0, 1):  # an entry that is absent stays absent
         return b if lam else a
-    return add(scale(a, 1 - lam), b, alpha=lam)
+    scaled, buffers = scale(a, 1 - lam), _buffers(a, b)
+    if buffers is None or scaled.flat is None:
+        return add(scaled, b, alpha=lam)
+    scaled.flat.add_(buffers[1], alpha=lam)  # nobody else knows this memory yet
+    return scaled
 
 
 def multiply(a: Vector, b: Vector) -> Vector:

@@ -34,7 +34,7 @@ from sampa.execution.exchange import Exchange
 from sampa.execution.executor import shard_sampler
 from sampa.execution.network import NetworkExchange
 from sampa.execution.shared import SharedMemoryExchange
-from sampa.execution.shared_memory import open_rows
+from sampa.execution.shared_memory import SharedMemory, open_shared_memory
 from sampa.execution.statistics import SharedStatistics
 from sampa.probes import INCOMING, Probe, Round
 from sampa.vectors import Weights
@@ -74,12 +74,12 @@ class Parallel:
         # DDP does it for its own, and for buffers only since torch 2.13.
         parameters = [p.detach() for p in model.parameters()]
         self._groups.broadcast([*parameters, *model.buffers()], branch=0)
-        rows = self._shared_rows(model) if shared_memory else None
+        memory = self._shared_memory(model, timeout) if shared_memory else None
         self.exchange: Exchange
         self.model: PlainModel | ReducedModel
-        if rows is not None:
+        if memory is not None:
             self.exchange = shared = SharedMemoryExchange(
-                self._groups, rows, self._names, use_varies=find_unused_parameters
+                self._groups, memory, self._names, use_varies=find_unused_parameters
             )
             self.model = PlainModel(model, self._statistics, shared.note_call)
         else:
@@ -215,14 +215,15 @@ class Parallel:
             self.exchange.collect(evaluator, branches=1)
             self._buckets_are_final = True
 
-    def _shared_rows(self, model: nn.Module) -> list[Tensor] | None:
+    def _shared_memory(self, model: nn.Module, timeout: float) -> SharedMemory | None:
         """Memory for the gradients of all branches, if all ranks are branches of one machine."""
         trained = [p for p in model.parameters() if p.requires_grad]
-        fits = len({p.dtype for p in trained}) == 1 and trained[0].device.type == "cpu"
+        on_cpu = all(p.device.type == "cpu" for p in trained)
+        fits = on_cpu and len({p.dtype for p in trained}) == 1
         if self._groups.data_ranks > 1 or not fits:
             return None
         size = sum(p.nbytes for p in trained)
-        return open_rows(self._groups.branch, self._groups.branches, size)
+        return open_shared_memory(self._groups, size, datetime.timedelta(seconds=timeout))
 
 
 def _require_exchangeable(wave: Round) -> None:
