@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 
 from sampa.names import find_method
-from sampa.train.folder import RunFolder, conditions
+from sampa.train.conditions import conditions
+from sampa.train.folder import RunFolder
 from sampa.train.loop import Clock, Settings, Trainer
 from sampa.train.recipes import find_recipe
 from sampa.train.run import Run

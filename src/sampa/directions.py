@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sampa.checks import require
-from sampa.vectors import Vector, add, is_rounding_noise, restrict_to, scale
+from sampa.vectors import Vector, add, is_rounding_noise, mix, restrict_to, scale
 
 Remembered = tuple[Vector, Vector | None]
 
@@ -69,6 +69,8 @@ class Residual:
 
 def moving_average(memory: Vector, g: Vector, weight: float) -> Vector:
     """(1−w) memory + w g; a tensor that has no gradient keeps its memory."""
+    if memory.pattern == g.pattern:
+        return mix(memory, g, weight)
     return Vector(
         [
             m if g_i is None else g_i if m is None else (1 - weight) * m + weight * g_i

@@ -32,6 +32,7 @@ from sampa.execution.serial import default_executor
 from sampa.layers import Layers
 from sampa.noise import derive_seed
 from sampa.options import Options
+from sampa.packing import Packing
 from sampa.preview import clear_gradients, lookahead, momentum, set_gradients
 from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
@@ -102,6 +103,7 @@ class SharpnessAware(Optimizer):
         """What torch's constructor does, except making groups and state: those are the base's."""
         Optimizer.__setstate__(self, {"defaults": self.base.defaults})
         self._snapshot = Snapshot()
+        self._packing = Packing(())
         self._layers = Layers(self.executor.module)
 
     # ---- the base's groups and state, as the same objects whatever replaces them -------------
@@ -185,7 +187,7 @@ class SharpnessAware(Optimizer):
     ) -> Update | None:
         """Let the method yield rounds and answer them; None if a gradient is not finite."""
         context = self._context(weights, evaluator.batches[INCOMING])
-        state = states.aligned(self._method_state, weights)
+        state = states.aligned(self._method_state, weights, evaluator.packing)
         rounds = self.method.rounds(context, state)
         try:
             probes = next(rounds)
@@ -205,7 +207,7 @@ class SharpnessAware(Optimizer):
     def _apply(self, gradient: Vector, update: Update, weights: Weights) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
         gradient = self._clipped(gradient)
-        if states.tensor_ids(update.state) & {id(t) for t in gradient if t is not None}:
+        if states.storages(update.state) & gradient.storages():
             gradient = gradient.clone()  # a base optimizer may write into its gradients
         set_gradients(weights, gradient)
         self.base.step()
@@ -289,6 +291,7 @@ class SharpnessAware(Optimizer):
             loss_fn=loss_fn,
             batches={INCOMING: batch, HELD: self._held_batch},
             weights=weights,
+            packing=self._packing_of(weights),
             layers=self._layers,
             seed_of=self._seed_of,
             snapshot=self._snapshot,
@@ -296,6 +299,11 @@ class SharpnessAware(Optimizer):
             scaler=self.scaler,
             devices=frozenset(p.device for p in weights),
         )
+
+    def _packing_of(self, weights: list[Tensor]) -> Packing:
+        if not self._packing.fits(weights):  # a group was added
+            self._packing = Packing(weights)
+        return self._packing
 
     def _seed_of(self, probe: Probe, number: int) -> int:
         """Dropout's seed: the probe's, or its batch's if both passes are to see the same noise."""

@@ -16,8 +16,9 @@ import torch.optim.optimizer as torch_optimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sampa.packing import Packing
 from sampa.probes import Move
-from sampa.vectors import Vector, Weights
+from sampa.vectors import Vector, Weights, pack
 
 
 def lookahead(base: Optimizer, g: Vector) -> Move:
@@ -73,20 +74,20 @@ def clear_gradients(weights: Weights) -> None:
         p.grad = None
 
 
-def take_gradients(weights: Weights) -> Vector:
+def take_gradients(weights: Weights, packing: Packing) -> Vector:
     """The gradients that a backward pass left, taken away from the parameters.
 
     Raises:
         RuntimeError: If one of them is sparse.
     """
-    g = Vector([p.grad for p in weights])
+    gradients = [p.grad for p in weights]
     clear_gradients(weights)
-    if any(t is not None and t.is_sparse for t in g):
+    if any(t is not None and t.is_sparse for t in gradients):
         raise RuntimeError(
             "gradients must be dense, got a sparse one: norms and moves over all weights would "
             "fill it anyway; build the layer with sparse=False"
         )
-    return g
+    return pack(gradients, packing)
 
 
 def _unhooked_step(base: Optimizer) -> None:

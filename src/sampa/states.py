@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from sampa.packing import Packing, Pattern
 from sampa.vectors import Vector, Weights
+from sampa.vectors import pack as pack_tensors
 
 
 def pack(state: Any) -> dict[str, Any]:
@@ -34,33 +37,39 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
     return dataclasses.replace(initial, **{k: _unpacked(v, weights) for k, v in packed.items()})
 
 
-def tensor_ids(state: Any) -> set[int]:
-    """The identities of all tensors in a state's vectors."""
+def storages(state: Any) -> set[int]:
+    """The pieces of memory that a state's vectors lie in."""
     values = [] if state is None else [getattr(state, f.name) for f in dataclasses.fields(state)]
     vectors = [v for value in values for v in (value if _is_vectors(value) else [value])]
-    return {id(t) for v in vectors if isinstance(v, Vector) for t in v if t is not None}
+    return {piece for v in vectors if isinstance(v, Vector) for piece in v.storages()}
 
 
-def aligned(state: Any, weights: Weights) -> Any:
-    """The state with vectors that fit the weights as they are now.
+def aligned(state: Any, weights: Weights, packing: Packing) -> Any:
+    """The state with vectors that fit the weights as they are now, and are laid out like them.
 
     Weights may have been frozen since it was made (nothing may move those any more), or added.
     """
     if state is None:
         return None
     values = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    return dataclasses.replace(state, **{k: _aligned(v, weights) for k, v in values.items()})
+    changes = {k: _aligned(v, weights, packing) for k, v in values.items()}
+    return dataclasses.replace(state, **changes)
 
 
-def _aligned(value: Any, weights: Weights) -> Any:
+def _aligned(value: Any, weights: Weights, packing: Packing) -> Any:
     if _is_vectors(value):
-        return tuple(_aligned(v, weights) for v in value)
+        return tuple(_aligned(v, weights, packing) for v in value)
     if not isinstance(value, Vector):
+        return value
+    if packing.knows(value.layout) and _all_trainable(weights, value.layout.pattern):
         return value
     padded = [*value, *[None] * (len(weights) - len(value))]
     entries = [t if p.requires_grad else None for t, p in zip(padded, weights, strict=True)]
-    same = len(value) == len(weights) and all(a is b for a, b in zip(value, entries, strict=True))
-    return value if same else Vector(entries)
+    return pack_tensors(entries, packing)
+
+
+def _all_trainable(weights: Weights, pattern: Pattern) -> bool:
+    return all(p.requires_grad for p, there in zip(weights, pattern, strict=True) if there)
 
 
 def _is_vectors(value: Any) -> bool:
@@ -69,8 +78,13 @@ def _is_vectors(value: Any) -> bool:
 
 def _packed(value: Any) -> Any:
     if isinstance(value, Vector):
-        return {"vector": list(value)}
-    return {"vectors": [list(v) for v in value]} if _is_vectors(value) else value
+        return {"vector": _tensors(value)}
+    return {"vectors": [_tensors(v) for v in value]} if _is_vectors(value) else value
+
+
+def _tensors(v: Vector) -> list[Tensor | None]:
+    """A tensor of its own for each entry: views would be saved with the whole buffer."""
+    return list(v if v.layout is None else v.map(torch.clone))
 
 
 def _unpacked(value: Any, weights: Weights) -> Any:

@@ -2,7 +2,8 @@
 
 A vector holds one tensor per parameter, in the order of the optimizer's groups. An entry is None
 where a parameter has no gradient: "no gradient" is not "a gradient of zero", since a base optimizer
-leaves such a parameter alone (no weight decay, no momentum).
+leaves such a parameter alone (no weight decay, no momentum). Where its tensors lie in one buffer
+(see packing.py), an operation on vectors of the same layout is one kernel.
 
 Vectors are values: nothing here changes one after it was made, so that its norm is computed once.
 Only the live weights are changed in place, through `add_` and `copy_`.
@@ -16,7 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from sampa.packing import Layout, Packing, Pattern
+
 LOW_PRECISION = (torch.float16, torch.bfloat16)
+CHUNK = 1 << 16  # elements
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 
@@ -24,23 +28,48 @@ Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 class Vector:
     """One tensor (or None) per parameter, with its global L2 norm."""
 
-    __slots__ = ("_norm", "tensors")
+    __slots__ = ("_norm", "_tensors", "flat", "layout")
 
     def __init__(self, tensors: Sequence[Tensor | None]) -> None:
-        self.tensors: tuple[Tensor | None, ...] = tuple(tensors)
+        self.flat: Tensor | None = None
+        self.layout: Layout | None = None
+        self._tensors: tuple[Tensor | None, ...] | None = tuple(tensors)
         self._norm: float | None = None
+
+    @classmethod
+    def packed(cls, flat: Tensor, layout: Layout) -> Vector:
+        """The vector that lies in a buffer."""
+        v = cls(())
+        v.flat, v.layout, v._tensors = flat, layout, None
+        return v
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        if self._tensors is None:
+            assert self.flat is not None
+            assert self.layout is not None
+            self._tensors = self.layout.unpack(self.flat)
+        return self._tensors
+
+    @property
+    def pattern(self) -> Pattern:
+        """Which entries are there."""
+        if self.layout is not None:
+            return self.layout.pattern
+        return tuple(t is not None for t in self.tensors)
 
     def __iter__(self) -> Iterator[Tensor | None]:
         return iter(self.tensors)
 
     def __len__(self) -> int:
-        return len(self.tensors)
+        return len(self.pattern)
 
     @property
     def norm(self) -> float:
         """‖v‖ over all tensors together, in float32 at least."""
         if self._norm is None:
-            self._norm = global_norm([t for t in self.tensors if t is not None])
+            whole = [t for t in self.tensors if t is not None] if self.flat is None else [self.flat]
+            self._norm = global_norm(whole)
         return self._norm
 
     @property
@@ -48,40 +77,82 @@ class Vector:
         return math.isfinite(self.norm)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Vector:
-        """The vector of `function` of every entry that is there."""
+        """The vector of `function`, which works element by element, of every entry."""
+        if self.flat is not None and self.layout is not None:
+            return Vector.packed(function(self.flat), self.layout)
         return Vector([None if t is None else function(t) for t in self.tensors])
 
     def clone(self) -> Vector:
         return self.map(torch.clone)
 
+    def storages(self) -> set[int]:
+        """The pieces of memory that it lies in."""
+        whole = self.tensors if self.flat is None else [self.flat]
+        return {t.untyped_storage().data_ptr() for t in whole if t is not None}
+
+
+def pack(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
+    """A vector of copies of the tensors, in one buffer if that is possible."""
+    layout = packing.layout(tuple(t is not None for t in tensors))
+    if layout is None:
+        return Vector(tensors)
+    return Vector.packed(layout.pack(tensors), layout)
+
 
 def global_norm(tensors: Sequence[Tensor]) -> float:
     """One norm over several tensors; half precision is summed in float32."""
-    if not tensors:
+    norms = [n for (t,) in _merged([(t,) for t in tensors]) for n in map(_norm, _chunks(t))]
+    if not norms:
         return 0.0
-    dtypes = {t.dtype for t in tensors}
-    if torch.float64 in dtypes:  # a norm cannot narrow its input
-        tensors = [t.float() if t.dtype in LOW_PRECISION else t for t in tensors]
-        dtypes -= set(LOW_PRECISION)
-    dtype = torch.float32 if dtypes & set(LOW_PRECISION) else None
-    norms = torch._foreach_norm(list(tensors), 2, dtype=dtype)
-    device = norms[0].device
-    stacked = torch.stack([n.to(device, torch.float64) for n in norms])
-    return torch.linalg.vector_norm(stacked).item()
+    total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(_stacked(norms))
+    return total.item()
 
 
 def dot(a: Vector, b: Vector) -> float:
     """⟨a, b⟩; an absent entry counts as zero, half precision is summed in float32."""
+    buffers = _buffers(a, b)
+    pairs = [buffers[:2]] if buffers is not None else _merged(_both(a, b))
     terms = [
-        torch.dot(_summable(s), _summable(t)).to("cpu", torch.float64)
-        for s, t in zip(a, b, strict=True)
-        if s is not None and t is not None
+        torch.dot(*parts) for s, t in pairs for parts in zip(_chunks(s), _chunks(t), strict=True)
     ]
-    return torch.stack(terms).sum().item() if terms else 0.0
+    return _stacked(terms).sum().item() if terms else 0.0
 
 
-def _summable(t: Tensor) -> Tensor:
-    return t.flatten().to(torch.float32) if t.dtype in LOW_PRECISION else t.flatten()
+def _both(a: Vector, b: Vector) -> list[tuple[Tensor, Tensor]]:
+    return [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
+
+
+def _buffers(a: Vector, b: Vector) -> tuple[Tensor, Tensor, Layout] | None:
+    """The memory of two vectors, if they are laid out alike."""
+    if a.flat is None or b.flat is None or a.layout is None or a.layout is not b.layout:
+        return None
+    return a.flat, b.flat, a.layout
+
+
+def _merged(rows: Sequence[tuple[Tensor, ...]]) -> Sequence[tuple[Tensor, ...]]:
+    """The rows as one row of buffers where that is possible.
+
+    A sum rounds by where its numbers lie: this way it is the same for a vector in pieces.
+    """
+    columns = list(zip(*rows, strict=True))
+    if len(rows) < 2 or any(len({(t.dtype, t.device) for t in column}) > 1 for column in columns):
+        return rows
+    return [tuple(torch.cat([t.reshape(-1) for t in column]) for column in columns)]
+
+
+def _chunks(t: Tensor) -> tuple[Tensor, ...]:
+    """Pieces that are summed in their own precision: over millions float32 loses digits."""
+    t = t.reshape(-1)
+    return (t.to(torch.float32) if t.dtype in LOW_PRECISION else t).split(CHUNK)
+
+
+def _norm(t: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(t)
+
+
+def _stacked(numbers: Sequence[Tensor]) -> Tensor:
+    device = numbers[0].device
+    return torch.stack([n.to(device, torch.float64) for n in numbers])
 
 
 def cosine(a: Vector, b: Vector) -> float:
@@ -92,12 +163,18 @@ def cosine(a: Vector, b: Vector) -> float:
 
 def scale(v: Vector, factor: float) -> Vector:
     """factor · v."""
+    if v.flat is not None and v.layout is not None:
+        return Vector.packed(v.flat * factor, v.layout)
     present = [t for t in v if t is not None]
     return _fill(v, torch._foreach_mul(present, factor) if present else [])
 
 
 def add(a: Vector, b: Vector, alpha: float = 1.0) -> Vector:
     """a + α b; an absent entry counts as zero, and two absent ones stay absent."""
+    buffers = _buffers(a, b)
+    if buffers is not None:
+        s, t, layout = buffers
+        return Vector.packed(torch.add(s, t, alpha=alpha), layout)
     both = [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
     sums: Iterator[Tensor] = iter(
         torch._foreach_add([s for s, _ in both], [t for _, t in both], alpha=alpha) if both else ()
@@ -115,11 +192,19 @@ def mix(a: Vector, b: Vector, lam: float) -> Vector:
     """(1 − λ) a + λ b."""
     if lam in (0, 1):  # an entry that is absent stays absent
         return b if lam else a
-    return add(scale(a, 1 - lam), b, alpha=lam)
+    scaled, buffers = scale(a, 1 - lam), _buffers(a, b)
+    if buffers is None or scaled.flat is None:
+        return add(scaled, b, alpha=lam)
+    scaled.flat.add_(buffers[1], alpha=lam)  # nobody else knows this memory yet
+    return scaled
 
 
 def multiply(a: Vector, b: Vector) -> Vector:
     """a · b element by element; absent where one of them is."""
+    buffers = _buffers(a, b)
+    if buffers is not None:
+        s, t, layout = buffers
+        return Vector.packed(s * t, layout)
     return Vector([None if s is None or t is None else s * t for s, t in zip(a, b, strict=True)])
 
 

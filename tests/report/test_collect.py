@@ -72,10 +72,10 @@ def test_an_unfinished_run_is_listed_with_its_epochs(tmp_path: Path) -> None:
     ("file", "text", "reason"),
     [
         ("run.json", "{", "run.json is not readable: Expecting"),
-        ("run.json", "[]", "run.json is no JSON object"),
+        ("run.json", "[]", "run.json is not readable: no JSON object but a list"),
         ("run.json", "{}", "run.json must have 'run'"),
-        ("run.json", '{"run": {"color": 1}}', "run must be made of known fields only"),
-        ("run.json", '{"run": {"name": "toy"}}', "run must describe a complete run"),
+        ("run.json", '{"run": {"color": 1}}', "field of run must be a known name, got 'color'"),
+        ("run.json", '{"run": {"name": "toy"}}', "run must have a field 'about'"),
         ("metrics.jsonl", '{"epoch": 0}\n{"epo', "metrics.jsonl is not readable"),
         ("metrics.jsonl", "3\n", "metrics.jsonl must have an object with 'epoch'"),
         ("result.json", '{"test": 3}', "result.json must have 'test'"),
@@ -105,7 +105,7 @@ def test_a_field_of_another_kind_is_listed(tmp_path: Path, field: str) -> None:
     assert saved is not None
     saved["run"][field] = 5
     folder.write("run.json", saved)
-    assert f"must have '{field}'" in reasons(tmp_path / "runs")["runs/bad"]
+    assert f"run.{field} must be" in reasons(tmp_path / "runs")["runs/bad"]
 
 
 def test_a_file_that_cannot_be_read_is_listed_without_the_path_on_this_machine(

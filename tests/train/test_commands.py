@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from sampa.cli import main
+from sampa.commands.train import default_folder
+from sampa.train.data.batches import ImageBatches
 from sampa.train.run import DataSpec
 from tests.train.runs import carry_out, tiny_run
 
@@ -87,6 +89,30 @@ def test_a_run_limited_to_a_few_steps_does_not_claim_a_best_epoch(
 ) -> None:
     main(["train", "digits-cpu", "--limit-steps", "2", "--out", str(tmp_path)])
     assert "(last)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "a/b", "..", "."])
+def test_a_run_name_that_leaves_the_folder_of_runs_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="the name of a run must be the name of one folder"):
+        default_folder(tiny_run(name=name))
+
+
+def test_a_recipe_that_is_a_path_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "../../x", *QUICK]) == 1
+    assert "recipe must be a known name, got '../../x'" in capsys.readouterr().err
+
+
+def test_a_failed_step_is_told_by_rank_batch_and_cause_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a mistake in the data")
+
+    monkeypatch.setattr(ImageBatches, "batch", broken)
+    assert main(["train", "digits-cpu", *QUICK, "--out", str(tmp_path)]) == 1
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == "sampa train: rank 0, batch 0: KeyError: 'a mistake in the data'"
+    assert rest[0] == "Traceback (most recent call last):"
 
 
 # ---- eval ------------------------------------------------------------------------------------

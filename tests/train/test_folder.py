@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +83,7 @@ def test_a_start_that_failed_does_not_block_the_folder(tmp_path: Path) -> None:
         ({"seed": 1}, r"seed must be as in .*: 0, got 1"),
         ({"base": BaseSpec(lr=0.1)}, r"base.lr must be as in .*: 0.05, got 0.1"),
         ({"rhos": {"sampa": 0.1}}, r"rhos.sampa must be as in .*: 0.2, got 0.1"),
-        ({"epochs": 3}, r"epochs must be as in .*: 2, got 3; resume with the same settings or"),
+        ({"epochs": 3}, r"epochs must be as in .*: 2, got 3; resume with the same settings, "),
     ],
 )
 def test_changed_settings_are_refused_by_name(
@@ -94,10 +97,23 @@ def test_another_description_is_not_another_run(begun: Path) -> None:
     assert carry_out(tiny_run(about="in other words"), begun, resume=True)["limited"] is False
 
 
-@pytest.mark.parametrize("name", ["threads", "versions.torch"])
-def test_other_conditions_on_resume_are_warned_of(
-    name: str, begun: Path, capsys: pytest.CaptureFixture[str]
+def test_changed_settings_are_taken_if_that_is_said(
+    begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    run = tiny_run(rho=0.3, base=BaseSpec(lr=0.1))
+    carry_out(run, begun, resume=True, allow_changes=True)
+    assert "rho is now 0.3, the run began with None" in capsys.readouterr().out
+    assert RunFolder(begun).run() == run  # what is reported is what was done
+
+
+def test_a_finished_run_is_not_given_other_settings(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path)
+    with pytest.raises(ValueError, match=r"rho must be as in .* that run is done; choose another"):
+        carry_out(tiny_run(rho=0.3), tmp_path, resume=True, allow_changes=True)
+
+
+def begun_elsewhere(begun: Path, name: str) -> None:
+    """Change a condition under which the run began."""
     saved = json.loads((begun / "run.json").read_text())
     *outer, inner = name.split(".")
     place = saved["conditions"]
@@ -105,8 +121,31 @@ def test_other_conditions_on_resume_are_warned_of(
         place = place[key]
     place[inner] = "other"
     (begun / "run.json").write_text(json.dumps(saved))
-    carry_out(tiny_run(), begun, resume=True)
-    assert f"{name} is" in capsys.readouterr().out
+
+
+CONDITIONS = ["threads", "versions.torch", "machine.processor", "machine.device"]
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_other_conditions_on_resume_are_warned_of(
+    name: str, begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun_elsewhere(begun, name)
+    carry_out(tiny_run(), begun, resume=True, limit_steps=2)
+    assert f"warning: {name} is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_other_conditions_on_resume_are_an_error_where_strict(name: str, begun: Path) -> None:
+    begun_elsewhere(begun, name)
+    before = sorted(begun.rglob("*"))
+    with pytest.raises(ValueError, match=f"{name} is .* the run began with 'other'.*--strict"):
+        carry_out(tiny_run(), begun, resume=True, strict=True)
+    assert sorted(begun.rglob("*")) == before
+
+
+def test_the_same_conditions_are_fine_where_strict(begun: Path) -> None:
+    assert carry_out(tiny_run(), begun, resume=True, strict=True)["limited"] is False
 
 
 def test_a_damaged_run_json_is_named(begun: Path) -> None:
@@ -128,6 +167,50 @@ def test_metrics_are_cut_to_what_a_checkpoint_knows(tmp_path: Path) -> None:
     folder.append({"epoch": 1})
     folder.cut_metrics(size)
     assert folder.metrics() == [{"epoch": 0}]
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A disk that takes no more: the system refuses the write in the middle, as a full one does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_line_that_the_disk_does_not_take_is_written_with_the_next(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.append({"epoch": 0})
+    whole = (tmp_path / "metrics.jsonl").read_bytes()
+    with files_of_at_most(len(whole) + 3):
+        with pytest.raises(OSError, match="File too large"):
+            folder.append({"epoch": 1})
+        assert (tmp_path / "metrics.jsonl").read_bytes() == whole
+        with pytest.raises(OSError, match="File too large"):
+            folder.metrics_size()  # no checkpoint forgets it
+    folder.append({"epoch": 2})
+    assert folder.metrics() == [{"epoch": 0}, {"epoch": 1}, {"epoch": 2}]
+
+
+def test_a_file_that_the_disk_does_not_take_leaves_the_old_one(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write("result.json", {"a": 1})
+    with (
+        files_of_at_most(5),
+        pytest.raises(OSError, match=r"result\.json could not be written.*make room and resume"),
+    ):
+        folder.write("result.json", {"a": 2})
+    assert folder.read("result.json") == {"a": 1}
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", '"x"', "\xff"])
+def test_a_json_file_that_is_no_object_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"run\.json must be"):
+        RunFolder(tmp_path).read("run.json")
 
 
 def test_a_folder_without_metrics_has_none(tmp_path: Path) -> None:

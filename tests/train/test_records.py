@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sampa.commands.compare import _without_paths
-from sampa.train.folder import RunFolder, conditions
+from sampa.train.conditions import conditions
+from sampa.train.folder import RunFolder
 from sampa.train.recipes import find_recipe
 from sampa.train.records import write_record
 from sampa.train.tables import read_grid

@@ -11,7 +11,7 @@ from sampa.train import checkpoint
 from sampa.train.checkpoint import CheckpointError
 from sampa.train.data.batches import ImageBatch, ImageBatches
 from sampa.train.folder import RunFolder
-from sampa.train.run import DataSpec, Run
+from sampa.train.run import DataSpec, ModelSpec, Run
 from tests.train.runs import BATCHES, TOTAL, Outcome, carry_out, outcome, tiny_run
 
 
@@ -175,3 +175,17 @@ def plain() -> Run:
 
 def test_the_plain_optimizer_has_its_own_number_of_epochs(plain: Run, tmp_path: Path) -> None:
     assert carry_out(plain, tmp_path)["updates"] == BATCHES
+
+
+def test_a_checkpoint_that_does_not_fit_the_model_is_named(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=2)
+    wider = tiny_run(model=ModelSpec("conv3", options={"width": 8}))
+    with pytest.raises(CheckpointError, match=r"step-000000002 does not fit this run \(Runtime"):
+        carry_out(wider, tmp_path, resume=True, allow_changes=True)
+
+
+def test_other_settings_that_are_allowed_reach_the_optimizer(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=2)
+    carry_out(tiny_run(rho=0.4), tmp_path, resume=True, allow_changes=True)
+    *_, last = sorted((tmp_path / "checkpoints").glob("step-*"))
+    assert checkpoint.load(last).state["optimizer"]["sampa"]["settings"]["rho"] == 0.4

@@ -111,16 +111,48 @@ def test_a_run_survives_json(recipe: str) -> None:
     assert Run.from_json(json.loads(json.dumps(run.as_json()))) == run
 
 
-def test_an_unknown_field_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"run must be made of known fields only, got \['lr'\]"):
-        Run.from_json({**tiny_run().as_json(), "lr": 0.1})
+def edited(**changes: Any) -> dict[str, Any]:
+    return {**tiny_run().as_json(), **changes}
+
+
+def test_an_unknown_field_is_refused_with_the_nearest_name() -> None:
+    message = "field of run must be a known name, got 'epoch'; did you mean 'epochs'"
+    with pytest.raises(ValueError, match=message):
+        Run.from_json(edited(epoch=3))
+
+
+def test_an_unknown_field_of_a_part_is_refused_with_the_nearest_name() -> None:
+    base = {**tiny_run().as_json()["base"], "momentun": 0.9}
+    message = "field of run.base must be a known name, got 'momentun'; did you mean 'momentum'"
+    with pytest.raises(ValueError, match=message):
+        Run.from_json(edited(base=base))
 
 
 def test_a_missing_field_is_refused() -> None:
     values = tiny_run().as_json()
     del values["data"]
-    with pytest.raises(ValueError, match="run must describe a complete run: 'data'"):
+    with pytest.raises(ValueError, match="run must have a field 'data'; it is missing"):
         Run.from_json(values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 2.5}, r"run\.epochs must be a whole number, got 2\.5"),
+        ({"epochs": True}, r"run\.epochs must be a whole number, got True"),
+        ({"rho": "0.1"}, r"run\.rho must be a finite number or null, got '0\.1'"),
+        ({"rho": math.nan}, r"run\.rho must be a finite number or null, got nan"),
+        ({"label_smoothing": 10**400}, r"run\.label_smoothing must be a finite number, got 1000"),
+        ({"amp": "fp8"}, r"run\.amp must be one of 'bf16', 'fp16' or null, got 'fp8'"),
+        ({"rhos": {"sam": None}}, r"run\.rhos must be an object of a finite number, got"),
+        ({"base": []}, r"run\.base must be a JSON object, got \[\]"),
+        ({"compile": 1}, r"run\.compile must be true or false, got 1"),
+        ({"name": None}, r"run\.name must be text, got None"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Run.from_json(edited(**changes))
 
 
 def test_nothing_changes_where_nothing_is_given() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,12 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from sampa.checks import require
 from sampa.train.launch import end_with_launcher, is_launched, launch, set_threads
 from sampa.train.loop import Interrupted, Settings, checked_method
 from sampa.train.loop import train as carry_out
 from sampa.train.ranks import is_first
 from sampa.train.recipes import RECIPES, find_recipe
 from sampa.train.run import Run, read_run
+from sampa.train.session import StepFailed
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,12 @@ class TrainArguments:
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
         out: Folder of the run (default: runs/RECIPE/METHOD/seed-SEED).
         resume: Go on with the run in that folder.
+        strict: With --resume: refuse conditions that may change the last bits (torch version,
+            threads, processor, number of shards) instead of warning.
+        allow_changes: With --resume: accept other hyper-parameters than the run began with.
         save_every: Batches between checkpoints (default: once an epoch).
         max_restarts: With several devices: start again from the last checkpoint after a failure.
+        timeout: Seconds after which a rank gives up on the others.
         amp: Half precision.
         compile: Compile the model.
         tensorboard: Also write TensorBoard curves.
@@ -66,8 +73,11 @@ class TrainArguments:
     data_dir: Path | None = None
     out: Path | None = None
     resume: bool = False
+    strict: bool = False
+    allow_changes: bool = False
     save_every: int | None = None
     max_restarts: int = 0
+    timeout: float = 300.0
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     tensorboard: bool = False
@@ -108,9 +118,19 @@ def train(arguments: Annotated[TrainArguments, arg(name="")]) -> int:
         if is_first():
             print(f"{stopped}; saved in {out}. Go on with the same command and --resume.")
         return 128 + stopped.signal_number
+    except StepFailed as failed:
+        return tell(failed)
     if is_first():
         print(summary(run, result, out))
     return 0
+
+
+def tell(failed: StepFailed) -> int:
+    """Rank, batch and cause first; then where in the code, unless the cause says it all."""
+    print(f"sampa train: {failed}", file=sys.stderr, flush=True)
+    if not isinstance(failed.__cause__, OSError | ValueError):
+        traceback.print_exception(failed.__cause__)
+    return 1
 
 
 def configured(arguments: TrainArguments) -> Run:
@@ -145,6 +165,9 @@ def settings(arguments: TrainArguments, out: Path) -> Settings:
         out=out,
         data_dir=None if data_dir is None else Path(data_dir),
         resume=arguments.resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0,
+        strict=arguments.strict,
+        allow_changes=arguments.allow_changes,
+        timeout=arguments.timeout,
         limit_steps=arguments.limit_steps,
         save_every=arguments.save_every,
         device=arguments.device or default_device(),
@@ -159,6 +182,14 @@ def default_device() -> str:
 
 
 def default_folder(run: Run) -> Path:
+    """Where a run goes if nobody says where.
+
+    Raises:
+        ValueError: If a name would lead out of the folder of all runs.
+    """
+    for name in (run.name, run.method):
+        plain = name == Path(name).name and name not in ("", "..") and "\0" not in name
+        require("the name of a run", name, plain, "the name of one folder; or pass --out")
     return Path("runs") / run.name / run.method / f"seed-{run.seed}"
 
 

@@ -1,10 +1,13 @@
-"""The model of one rank, wrapped in DDP for its reducer and its hooks into backward."""
+"""The model of one rank, in the wrapper that its exchange of gradients needs."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, NoReturn
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn, Self
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -12,8 +15,23 @@ from sampa.execution.collectives import Groups
 from sampa.execution.statistics import SharedStatistics
 
 
-class BranchModel(DistributedDataParallel):
-    """DDP that brings the branches' BatchNorm statistics together before evaluation."""
+class BranchModel(nn.Module):
+    """A model that brings the branches' BatchNorm statistics together before evaluation."""
+
+    _statistics: SharedStatistics
+    module: nn.Module
+
+    def train(self, mode: bool = True) -> Self:
+        if not mode:
+            self._statistics.sync()
+        return super().train(mode)
+
+    def __getstate__(self) -> NoReturn:
+        refuse_to_copy()
+
+
+class ReducedModel(BranchModel, DistributedDataParallel):
+    """Hands gradients to an exchange while backward runs, through DDP's reducer."""
 
     def __init__(
         self,
@@ -32,13 +50,29 @@ class BranchModel(DistributedDataParallel):
         )
         self._statistics = statistics
 
-    def train(self, mode: bool = True) -> BranchModel:
-        if not mode:
-            self._statistics.sync()
-        return super().train(mode)
 
-    def __getstate__(self) -> NoReturn:
-        refuse_to_copy()
+class PlainModel(BranchModel):
+    """Leaves its gradients to an exchange that takes them after backward."""
+
+    def __init__(
+        self, model: nn.Module, statistics: SharedStatistics, note_call: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self.module = model
+        self._statistics = statistics
+        self._note_call = note_call
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        _call_outside_of_graphs(self._note_call)
+        return self.module(*inputs, **named)
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@torch.compiler.disable
+def _call_outside_of_graphs(function: Callable[[], None]) -> None:
+    function()
 
 
 def refuse_to_copy() -> NoReturn:

@@ -99,12 +99,16 @@ class Groups:
         try:
             yield
         except RuntimeError as error:
-            raise RuntimeError(
-                f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}) lost the "
-                "other ranks: one of them stopped, made another number of steps, or was silent for "
-                "longer than the timeout of sampa.distribute; look for the first error in the "
-                "output of the others"
-            ) from error
+            raise self.lost() from error
+
+    def lost(self) -> RuntimeError:
+        """What to raise when the other ranks cannot be reached."""
+        return RuntimeError(
+            f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}) lost the "
+            "other ranks: one of them stopped, made another number of steps, or was silent for "
+            "longer than the timeout of sampa.distribute; look for the first error in the "
+            "output of the others"
+        )
 
     def _gather(
         self, part: Tensor, members: int, group: dist.ProcessGroup | None = None

@@ -19,6 +19,7 @@ def distribute(
     bucket_mb: float = 25,
     timeout: float = 300,
     check_every: int = 100,
+    shared_memory: bool = True,
 ) -> Executor:
     """Prepare a model for sharpness-aware training on the processes at hand.
 
@@ -35,6 +36,8 @@ def distribute(
             before keeps its own.
         check_every: Compare weights and batches between ranks at the first exchange, and once in
             this many rounds.
+        shared_memory: Let branches on the CPUs of one machine exchange gradients through memory
+            that they share; the result is the same.
 
     Example:
         >>> import torch
@@ -57,4 +60,5 @@ def distribute(
         bucket_mb=bucket_mb,
         timeout=timeout,
         check_every=check_every,
+        shared_memory=shared_memory,
     )

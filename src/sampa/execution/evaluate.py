@@ -16,9 +16,10 @@ from sampa.layers import Layers
 from sampa.losses import Loss, checked_loss
 from sampa.noise import seeded
 from sampa.norm_stats import evaluation_mode, frozen_statistics
+from sampa.packing import Packing
 from sampa.preview import clear_gradients, take_gradients
 from sampa.probes import Batch, Move, Probe
-from sampa.vectors import Vector, Weights, copy_, restrict
+from sampa.vectors import Vector, Weights, copy_, pack, restrict
 
 LossFn = Callable[[Any], Tensor | Loss]
 
@@ -29,6 +30,11 @@ class Answer:
 
     gradient: Vector
     loss: Tensor
+
+    @classmethod
+    def to(cls, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:
+        """The answer with what the probe wants of the gradient."""
+        return cls(gradient if probe.wrt is None else restrict(gradient, probe.wrt), loss)
 
 
 class Snapshot:
@@ -89,6 +95,7 @@ class Evaluator:
         loss_fn: The user's function from a batch to a scalar loss with its graph.
         batches: The batch behind each role.
         weights: The parameters, in the optimizer's order.
+        packing: How vectors of their shapes are laid out.
         layers: What is known of the model.
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
         accumulate: Micro-batches per probe.
@@ -98,6 +105,7 @@ class Evaluator:
     loss_fn: LossFn
     batches: Mapping[Batch, Any]
     weights: Weights
+    packing: Packing
     layers: Layers
     seed_of: Callable[[Probe, int], int]
     snapshot: Snapshot
@@ -138,10 +146,14 @@ class Evaluator:
             torch.clear_autocast_cache()
             return self._accumulate(probe, probe.backward and wanted, sync, announce)
 
-    def gradient(self, probe: Probe) -> Vector:
+    def taken(self) -> Vector:
         """Take away the gradient that `backward` left."""
-        g = take_gradients(self.weights)
-        return g if probe.wrt is None else restrict(g, probe.wrt)
+        return take_gradients(self.weights, self.packing)
+
+    def copied(self, gradients: Sequence[Tensor | None]) -> Vector:
+        """A vector of copies, in the order of the weights."""
+        v = pack(gradients, self.packing)
+        return v if v.layout is not None else v.clone()
 
     def _accumulate(
         self,

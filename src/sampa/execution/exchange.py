@@ -1,99 +1,24 @@
-"""The exchange of gradients, inside DDP's communication hook.
+"""What an exchange of gradients between ranks does, whichever way they travel."""
 
-torch's reducer buckets the gradients and calls the hook for each bucket while backward still runs,
-so all but the last exchange is hidden. Gradients are gathered whole, never summed: every rank then
-holds every branch's gradient bit for bit, and λ = 0 is nothing special.
-"""
+from __future__ import annotations
 
-# No deferred annotations here: DDP compares those of its hook with the real types.
-
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from sampa.execution.collectives import Groups
-from sampa.vectors import copy_
+from sampa.execution.evaluate import Evaluator
+from sampa.vectors import Vector
 
-Gradients = dict[Tensor, Tensor]
-"""The gradient of each parameter that took part in a pass."""
-
-
-@dataclass
-class Bucket:
-    """A flat piece of the gradient on its way to the other ranks."""
-
-    parameters: list[Tensor]
-    strides: list[tuple[int, ...]]
-    buffer: Tensor
-    averaging: dist.Work | None
-    gathering: dist.Work | None = None
-    rows: Tensor | None = None  # one row per branch
-
-    def gradients(self, branch: int) -> Gradients:
-        """The gradient of each parameter as computed by `branch`.
-
-        Each is a tensor of its own, as after a backward pass in one process: a view would keep the
-        whole bucket alive, and sums over it may round differently where it is not aligned.
-        """
-        assert self.rows is not None
-        flat = self.rows[branch]
-        views, offset = [], flat.storage_offset()
-        for p, stride in zip(self.parameters, self.strides, strict=True):
-            views.append(flat.as_strided(p.shape, stride, offset))
-            offset += p.numel()
-        gradients = [torch.empty_like(view) for view in views]
-        copy_(gradients, views)
-        return dict(zip(self.parameters, gradients, strict=True))
+Names = Mapping[Tensor, str]
+"""The name of each parameter of the model."""
 
 
-class UsedParameters:
-    """Notes which parameters get a gradient in a backward pass.
-
-    DDP fills in zeros where a parameter took no part, and a base optimizer treats "zero" and "none"
-    differently (weight decay, momentum); in one process it is none.
-    """
-
-    def __init__(self, parameters: Iterable[Tensor]) -> None:
-        self._trainable = [p for p in parameters if p.requires_grad]
-        self._used: set[Tensor] = set()
-        for p in self._trainable:
-            p.register_post_accumulate_grad_hook(self._note)
-
-    def _note(self, p: Tensor) -> None:
-        if p.grad is not None:  # a function may give no gradient to a parameter in its graph
-            self._used.add(p)
-
-    def forget(self) -> None:
-        self._used.clear()
-
-    def unused(self) -> list[Tensor]:
-        return [p for p in self._trainable if p.requires_grad and p not in self._used]
-
-    def bitmap(self) -> Tensor:
-        """1 where a parameter was used, in an order that all ranks share."""
-        used = [p in self._used for p in self._trainable]
-        return torch.tensor(used, dtype=torch.uint8, device=self._trainable[0].device)
-
-    def select(self, bitmap: Tensor) -> set[Tensor]:
-        """The parameters that a bitmap marks."""
-        return {p for p, used in zip(self._trainable, bitmap.tolist(), strict=True) if used}
-
-
-class GradientExchange:
-    """Averages over data ranks and gathers over branches, bucket by bucket, in a fixed order."""
-
-    def __init__(self, groups: Groups, used: UsedParameters, *, use_varies: bool) -> None:
-        self.used = used
-        self._groups = groups
-        self._use_varies = use_varies
-        self._buckets: list[Bucket] = []
-        self._gathers = self._averages = False
-        self._header: tuple[Tensor, dist.Work] | None = None
-        self._loss_dtype = torch.float64
-        self._strides: dict[Tensor, tuple[int, ...]] = {}
+class Exchange(Protocol):
+    """Gives every rank the gradient of every branch, bit for bit."""
 
     def begin(self, *, gathers: bool, averages: bool) -> None:
         """Get ready for one backward pass.
@@ -102,92 +27,67 @@ class GradientExchange:
             gathers: Whether branches answer different probes.
             averages: Whether the data ranks of this branch share their gradient.
         """
-        self._buckets, self._header = [], None
-        self._gathers, self._averages = gathers, averages
-        self.used.forget()
+        ...
 
     @property
     def is_wanted(self) -> bool:
         """Whether gradients travel at all in this pass."""
-        return self._gathers or self._averages
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the reducer handed over any gradient."""
-        return bool(self._buckets)
+        ...
 
     def announce(self, loss: Tensor) -> None:
-        """Tell the other ranks the loss; overlaps with backward."""
-        self._loss_dtype = loss.dtype
-        self._header = self._groups.gather_headers(loss.detach().double().reshape(1))
+        """Tell the other ranks the loss, before the backward pass that it overlaps with."""
+        ...
 
-    def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """DDP's communication hook. It never blocks on this bucket's own exchange."""
-        buffer = bucket.buffer()
-        averaging = self._groups.average_over_data(buffer) if self._averages else None
-        # A gather waits for its average. It is started here, in bucket order, not in a callback:
-        # two buckets' callbacks may run in another order on another rank.
-        if self._buckets:
-            self._start_gather(self._buckets[-1])
-        parameters = bucket.parameters()
-        strides = [self._stride(p) for p in parameters]
-        self._buckets.append(Bucket(parameters, strides, buffer, averaging))
-        if averaging is None:
-            self._start_gather(self._buckets[-1])
-        # The reducer need not wait: `finish` does.
-        done: torch.futures.Future[Tensor] = torch.futures.Future(
-            devices=[buffer.device] if buffer.is_cuda else None
-        )
-        done.set_result(buffer)
-        return done
-
-    def finish(self, branches: int) -> list[Gradients]:
-        """Wait for the exchange: the gradients of the first `branches` branches."""
-        uses = self._groups.gather_headers(self.used.bitmap()) if self._use_varies else None
-        for bucket in self._buckets:
-            self._start_gather(bucket)
-        for bucket in self._buckets:
-            if bucket.gathering is not None:
-                self._groups.wait(bucket.gathering)
-        gradients = [
-            {p: g for bucket in self._buckets for p, g in bucket.gradients(branch).items()}
-            for branch in range(branches)
-        ]
-        self._buckets = []
-        return gradients if uses is None else self._without_unused(gradients, *uses)
+    def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
+        """The gradients of the first `branches` branches, taken away from the parameters."""
+        ...
 
     def losses(self, branches: int) -> list[Tensor]:
-        """The loss of the first `branches` branches, averaged over their data ranks."""
-        assert self._header is not None
-        rows, work = self._header
+        """The losses that the first `branches` branches announced."""
+        ...
+
+
+class SharedLosses:
+    """The loss of each branch, averaged over its data ranks."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._dtype = torch.float64
+        self._gathering: tuple[Tensor, dist.Work] | None = None
+
+    def announce(self, loss: Tensor) -> None:
+        self._dtype = loss.dtype
+        self._gathering = self._groups.gather_headers(loss.detach().double().reshape(1))
+
+    def wait(self, branches: int) -> list[Tensor]:
+        assert self._gathering is not None
+        rows, work = self._gathering
         self._groups.wait(work)
-        return list(rows.mean(dim=(1, 2)).to(self._loss_dtype)[:branches])
+        return list(rows.mean(dim=(1, 2)).to(self._dtype)[:branches])
 
-    def _without_unused(
-        self, gradients: list[Gradients], uses: Tensor, work: dist.Work
-    ) -> list[Gradients]:
-        """Drop the zeros of parameters that none of the branch's data ranks used."""
-        self._groups.wait(work)
-        used = [self.used.select(bitmap) for bitmap in uses.amax(dim=1)[: len(gradients)]]
-        return [
-            {p: g for p, g in whole.items() if p in present}
-            for whole, present in zip(gradients, used, strict=True)
-        ]
 
-    def _start_gather(self, bucket: Bucket) -> None:
-        if bucket.rows is not None:
-            return
-        if bucket.averaging is not None:
-            self._groups.wait(bucket.averaging)
-        if self._gathers:
-            bucket.rows, bucket.gathering = self._groups.gather_branches(bucket.buffer)
-        else:
-            bucket.rows = bucket.buffer.unsqueeze(0)
+def require_complete(names: Names, unused: Sequence[Tensor]) -> None:
+    """Refuse to go on with a gradient of which others expect more.
 
-    def _stride(self, p: Tensor) -> tuple[int, ...]:
-        """The layout that autograd and DDP give a gradient: its parameter's, if it has no gaps."""
-        if p not in self._strides:
-            dense = torch.empty_like(p, device="meta").stride() == p.stride()
-            contiguous = torch.empty(p.shape, device="meta").stride()
-            self._strides[p] = p.stride() if dense else contiguous
-        return self._strides[p]
+    Raises:
+        RuntimeError: Naming the first parameter without a gradient.
+    """
+    if unused:
+        raise RuntimeError(
+            f"no gradient arrived for {names[unused[0]]!r} and {len(unused) - 1} other "
+            "parameters; if they do not take part in every pass, use "
+            "sampa.distribute(model, find_unused_parameters=True)"
+        )
+
+
+def require_called(was_called: bool) -> None:
+    """Refuse to wait for an exchange that this rank does not make.
+
+    Raises:
+        RuntimeError: If the model that exchanges gradients was not called.
+    """
+    if not was_called:
+        raise RuntimeError(
+            "no gradient was exchanged: loss_fn must call executor.model, not the model that "
+            "was passed to distribute"
+        )

@@ -15,7 +15,12 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.agreement import Agreement
-from sampa.execution.branch_model import BranchModel, confine_to_branch, refuse_to_copy
+from sampa.execution.branch_model import (
+    PlainModel,
+    ReducedModel,
+    confine_to_branch,
+    refuse_to_copy,
+)
 from sampa.execution.collectives import (
     Groups,
     Traffic,
@@ -25,12 +30,14 @@ from sampa.execution.collectives import (
     require_same_model,
 )
 from sampa.execution.evaluate import Answer, Evaluator
-from sampa.execution.exchange import GradientExchange, UsedParameters
+from sampa.execution.exchange import Exchange
 from sampa.execution.executor import shard_sampler
+from sampa.execution.network import NetworkExchange
+from sampa.execution.shared import SharedMemoryExchange
+from sampa.execution.shared_memory import SharedMemory, open_shared_memory
 from sampa.execution.statistics import SharedStatistics
-from sampa.preview import clear_gradients
 from sampa.probes import INCOMING, Probe, Round
-from sampa.vectors import Vector, Weights, restrict
+from sampa.vectors import Weights
 
 
 class Parallel:
@@ -45,6 +52,7 @@ class Parallel:
         bucket_mb: float,
         timeout: float,
         check_every: int,
+        shared_memory: bool,
     ) -> None:
         devices = {p.device for p in model.parameters()}
         if len(devices) != 1:
@@ -58,20 +66,30 @@ class Parallel:
         self._groups = Groups(self.mesh)
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-        self._find_unused = find_unused_parameters
         self._is_suspected_idle = False
         self._buckets_are_final = find_unused_parameters or self._groups.data_ranks < 3
         self._agreement = Agreement(self._groups, self._names, check_every)
         self._statistics = SharedStatistics(model, self._groups)
-        self._exchange = GradientExchange(
-            self._groups, UsedParameters(model.parameters()), use_varies=find_unused_parameters
-        )
         confine_to_branch(model, self._groups)
-        self._groups.broadcast(list(model.buffers()), branch=0)  # DDP only does it since torch 2.13
-        self.model = BranchModel(
-            model, self._statistics, bucket_mb=bucket_mb, find_unused=find_unused_parameters
-        )
-        self.model.register_comm_hook(None, self._exchange.hook)
+        # DDP does it for its own, and for buffers only since torch 2.13.
+        parameters = [p.detach() for p in model.parameters()]
+        self._groups.broadcast([*parameters, *model.buffers()], branch=0)
+        memory = self._shared_memory(model, timeout) if shared_memory else None
+        self.exchange: Exchange
+        self.model: PlainModel | ReducedModel
+        if memory is not None:
+            self.exchange = shared = SharedMemoryExchange(
+                self._groups, memory, self._names, use_varies=find_unused_parameters
+            )
+            self.model = PlainModel(model, self._statistics, shared.note_call)
+        else:
+            self.exchange = network = NetworkExchange(
+                self._groups, self._names, use_varies=find_unused_parameters
+            )
+            self.model = ReducedModel(
+                model, self._statistics, bucket_mb=bucket_mb, find_unused=find_unused_parameters
+            )
+            self.model.register_comm_hook(None, network.hook)
 
     @property
     def module(self) -> nn.Module:
@@ -161,19 +179,18 @@ class Parallel:
         self._agreement.check(evaluator.weights, evaluator.batches[INCOMING], exchanges=exchanges)
         if exchanges:
             self._settle_buckets(probe, first + number, evaluator)
-        self._exchange.begin(gathers=gathers, averages=averages)
+        self.exchange.begin(gathers=gathers, averages=averages)
         loss = self._backward(probe, first + number, evaluator)
         self._statistics.note(wave)
-        if exchanges:
-            gradients = self._exchanged(wave, evaluator.weights)
-        else:
-            gradients = [evaluator.gradient(probe)]
+        gradients = (
+            self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
+        )
         alone = not exchanges and self._groups.data_ranks == 1
-        losses = [loss] if alone else self._exchange.losses(len(wave))
-        return [Answer(g, loss) for g, loss in zip(gradients, losses, strict=True)]
+        losses = [loss] if alone else self.exchange.losses(len(wave))
+        return [Answer.to(*answer) for answer in zip(wave, gradients, losses, strict=True)]
 
     def _backward(self, probe: Probe, number: int, evaluator: Evaluator) -> Tensor:
-        exchange = self._exchange
+        exchange = self.exchange
 
         def sync(last: bool) -> AbstractContextManager[None]:
             return nullcontext() if last and exchange.is_wanted else self.model.no_sync()
@@ -193,36 +210,20 @@ class Parallel:
         """
         if not self._buckets_are_final:
             rehearsal = dataclasses.replace(probe, statistics=False, objective=None, observe=None)
-            self._exchange.begin(gathers=False, averages=True)
+            self.exchange.begin(gathers=False, averages=True)
             self._backward(rehearsal, number, evaluator)
-            self._exchanged((rehearsal,), evaluator.weights)
+            self.exchange.collect(evaluator, branches=1)
             self._buckets_are_final = True
 
-    def _exchanged(self, wave: Round, weights: Weights) -> list[Vector]:
-        """The gradient of every probe, once they are here."""
-        self._require_complete()
-        gradients = self._exchange.finish(len(wave))
-        clear_gradients(weights)
-        vectors = [Vector([g.get(p) for p in weights]) for g in gradients]
-        return [
-            v if probe.wrt is None else restrict(v, probe.wrt)
-            for v, probe in zip(vectors, wave, strict=True)
-        ]
-
-    def _require_complete(self) -> None:
-        """Refuse to wait for an exchange that this rank did not make."""
-        unused = [] if self._find_unused else self._exchange.used.unused()
-        if unused:
-            raise RuntimeError(
-                f"no gradient arrived for {self._names[unused[0]]!r} and {len(unused) - 1} other "
-                "parameters; if they do not take part in every pass, use "
-                "sampa.distribute(model, find_unused_parameters=True)"
-            )
-        if not self._exchange.has_started:
-            raise RuntimeError(
-                "no gradient was exchanged: loss_fn must call executor.model, not the model that "
-                "was passed to distribute"
-            )
+    def _shared_memory(self, model: nn.Module, timeout: float) -> SharedMemory | None:
+        """Memory for the gradients of all branches, if all ranks are branches of one machine."""
+        trained = [p for p in model.parameters() if p.requires_grad]
+        on_cpu = all(p.device.type == "cpu" for p in trained)
+        fits = on_cpu and len({p.dtype for p in trained}) == 1
+        if self._groups.data_ranks > 1 or not fits:
+            return None
+        size = sum(p.nbytes for p in trained)
+        return open_shared_memory(self._groups, size, datetime.timedelta(seconds=timeout))
 
 
 def _require_exchangeable(wave: Round) -> None:

@@ -61,7 +61,7 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> Record:
         OSError: If a file cannot be read.
     """
     saved = _read(folder, "run.json")
-    run = _run(part(saved, "run", dict, "run.json"))
+    run = Run.from_json(part(saved, "run", dict, "run.json"))
     lines = _lines(folder)
     if not (folder / "result.json").exists():
         raise ValueError(f"unfinished: {len(lines)} epochs and no result.json")
@@ -122,8 +122,8 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
     except ValueError as error:
         # The cause alone: the whole message names the path on the machine that makes the report.
         raise ValueError(f"{name} is not readable: {error.__cause__ or error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} is missing" if found is None else f"{name} is no JSON object")
+    if found is None:
+        raise ValueError(f"{name} is missing")
     return found
 
 
@@ -135,17 +135,6 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in lines):
         raise ValueError("metrics.jsonl must have an object with 'epoch' on each line")
     return lines
-
-
-def _run(values: dict[str, Any]) -> Run:
-    run = Run.from_json(values)
-    texts = {"name": run.name, "about": run.about, "method": run.method}
-    for name in texts:
-        part(texts, name, str, "run.json")
-    options = {"rhos": run.rhos, "method_options": run.method_options}
-    for name in options:
-        part(options, name, dict, "run.json")
-    return run
 
 
 def _curves(lines: Sequence[dict[str, Any]]) -> dict[str, Curve]:

@@ -17,16 +17,23 @@ SURE = 2.0  # standard errors from which on a difference counts
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a table: our values by seed, and the paper's."""
+    """One entry of a table: our values by seed (or by round), and the paper's.
+
+    Attributes:
+        kind: What stands for them: the mean, or the median where single values may be far off.
+    """
 
     row: str
     column: str
     values: dict[int, float]
     paper: Value | None = None
+    kind: Literal["mean", "median"] = "mean"
 
     @property
     def ours(self) -> Spread:
-        return spread(list(self.values.values()))
+        values = list(self.values.values())
+        found = spread(values)
+        return found if self.kind == "mean" else replace(found, mean=statistics.median(values))
 
     @property
     def difference(self) -> float | None:
@@ -193,7 +200,8 @@ def _compared(c: Comparison) -> dict[str, Any]:
 def _entry(values: dict[str, Any]) -> Entry:
     paper = values["paper"]
     by_seed = {int(seed): float(value) for seed, value in values["values"].items()}
-    return Entry(values["row"], values["column"], by_seed, paper and Value(**paper))
+    known = paper and Value(**paper)
+    return Entry(values["row"], values["column"], by_seed, known, values.get("kind", "mean"))
 
 
 def _chart(values: dict[str, Any]) -> Chart:

@@ -11,16 +11,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import platform
-import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
-
 from sampa.checks import require
+from sampa.train.conditions import conditions, drift, leaves
 from sampa.train.run import Run
+
+Change = tuple[str, Any, Any]
+"""A setting by its full name, as it was and as it is."""
 
 
 class RunFolder:
@@ -30,10 +29,16 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._metrics = path / "metrics.jsonl"
+        self._unwritten: list[str] = []  # lines that a full disk did not take
         self._lock: TextIO | None = None
 
-    def open(self, run: Run, *, resume: bool) -> list[str]:
+    def open(self, run: Run, *, resume: bool, allow_changes: bool = False) -> list[str]:
         """Claim the folder before any work is done.
+
+        Args:
+            run: What is to be done in it.
+            resume: Whether to go on with what is there.
+            allow_changes: Go on with other settings than the run began with.
 
         Returns:
             Warnings about what is not as it was when the run began.
@@ -49,8 +54,18 @@ class RunFolder:
             self.write("run.json", {"run": run.as_json(), "conditions": conditions()})
             return []
         require("--out", str(self.path), resume, "a new folder, or pass --resume to go on with it")
-        self._require_same(_leaves(self._run(saved).as_json()), _leaves(run.as_json()))
-        return _drift(saved.get("conditions", {}), conditions())
+        changes = _changes(self._run(saved), run)
+        if changes and not allow_changes:
+            raise ValueError(
+                f"{self._refusal(changes)}; resume with the same settings, choose another --out, "
+                "or go on with the new ones: --allow-changes"
+            )
+        if changes and (self.path / "result.json").exists():
+            raise ValueError(f"{self._refusal(changes)}: that run is done; choose another --out")
+        if changes:
+            self.write("run.json", {"run": run.as_json(), "conditions": conditions()})
+        told = [f"{name} is now {b!r}, the run began with {a!r}" for name, a, b in changes]
+        return [*told, *drift(saved.get("conditions"), conditions())]
 
     def run(self) -> Run:
         """The run that was carried out here.
@@ -70,27 +85,26 @@ class RunFolder:
             ValueError: If it is another run's.
         """
         result = self.read("result.json")
-        if result is not None:
-            self._require_same(_leaves(self.run().as_json()), _leaves(run.as_json()))
+        changes = [] if result is None else _changes(self.run(), run)
+        if changes:
+            raise ValueError(f"{self._refusal(changes)}; choose another --out")
         return result
 
     def _run(self, saved: dict[str, Any]) -> Run:
         require(f"{self.path / 'run.json'}", sorted(saved), "run" in saved, "written by sampa")
-        return Run.from_json(saved["run"])
+        try:
+            return Run.from_json(saved["run"])
+        except ValueError as error:
+            raise ValueError(f"{self.path / 'run.json'} is not usable: {error}") from error
 
     def _has_work(self) -> bool:
         """Whether something would be lost: a start that failed leaves no more than run.json."""
         kept = self.checkpoints.glob("*-*") if self.checkpoints.is_dir() else ()
         return any(kept) or (self.path / "result.json").exists()
 
-    def _require_same(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        changed = [k for k in {**before, **now} if before.get(k) != now.get(k) and k != "about"]
-        if changed:
-            name = changed[0]
-            raise ValueError(
-                f"{name} must be as in {self.path / 'run.json'}: {before.get(name)!r}, got "
-                f"{now.get(name)!r}; resume with the same settings or choose another --out"
-            )
+    def _refusal(self, changes: list[Change]) -> str:
+        name, before, now = changes[0]
+        return f"{name} must be as in {self.path / 'run.json'}: {before!r}, got {now!r}"
 
     def close(self) -> None:
         if self._lock is not None:
@@ -115,25 +129,56 @@ class RunFolder:
         """
         file = self.path / name
         try:
-            return json.loads(file.read_text()) if file.exists() else None
-        except ValueError as error:
+            values = json.loads(file.read_text()) if file.exists() else None
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{file} must be JSON, as sampa wrote it: {error}") from error
+        if values is not None and not isinstance(values, dict):
+            cause = TypeError(f"no JSON object but a {type(values).__name__}")
+            raise ValueError(f"{file} must be as sampa wrote it, got {cause}") from cause
+        return values
 
     def write(self, name: str, values: dict[str, Any]) -> None:
-        """Write a JSON file, whole or not at all."""
+        """Write a JSON file, whole or not at all.
+
+        Raises:
+            OSError: If the disk did not take it; what was there is as it was.
+        """
         file, partial = self.path / name, self.path / f".{name}.partial"
-        with partial.open("w") as handle:
-            json.dump(values, handle, indent=2)
-            handle.write("\n")
-            handle.flush()
-            os.fsync(handle.fileno())
-        partial.rename(file)
+        try:
+            with partial.open("w") as handle:
+                json.dump(values, handle, indent=2)
+                handle.write("\n")
+                handle.flush()
+                os.fsync(handle.fileno())
+            partial.rename(file)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise OSError(
+                error.errno, f"{file} could not be written ({error.strerror}); make room and resume"
+            ) from error
 
     # ---- metrics, one JSON object a line -----------------------------------------------------
 
     def append(self, line: dict[str, Any]) -> None:
-        with self._metrics.open("a") as handle:
-            handle.write(json.dumps(line) + "\n")
+        """Write a line; one that the disk does not take is kept and written with the next.
+
+        Raises:
+            OSError: If it was not written yet. The file has whole lines only.
+        """
+        self._unwritten.append(json.dumps(line) + "\n")
+        self._write_lines()
+
+    def _write_lines(self) -> None:
+        while self._unwritten:
+            size = self._metrics.stat().st_size if self._metrics.exists() else 0
+            try:
+                with self._metrics.open("a") as handle:
+                    handle.write(self._unwritten[0])
+            except OSError:
+                if self._metrics.exists():
+                    os.truncate(self._metrics, size)  # half a line may have been written
+                raise
+            del self._unwritten[0]
 
     def metrics(self) -> list[dict[str, Any]]:
         if not self._metrics.exists():
@@ -141,7 +186,12 @@ class RunFolder:
         return [json.loads(line) for line in self._metrics.read_text().splitlines()]
 
     def metrics_size(self) -> int:
-        """Bytes written so far, made safe on the disk; a checkpoint remembers it."""
+        """Bytes written so far, made safe on the disk; a checkpoint remembers it.
+
+        Raises:
+            OSError: If the disk is full: a checkpoint must not forget a line.
+        """
+        self._write_lines()
         if not self._metrics.exists():
             return 0
         with self._metrics.open("rb+") as handle:
@@ -154,67 +204,7 @@ class RunFolder:
             os.truncate(self._metrics, size)
 
 
-def conditions() -> dict[str, Any]:
-    """Under what a result was obtained: commit, versions, machine."""
-    return {
-        "commit": commit(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("sampa", "torch", "numpy")},
-        },
-        "machine": {
-            "system": platform.system(),
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        },
-        "threads": torch.get_num_threads(),
-        "processes": int(os.environ.get("WORLD_SIZE", "1")),
-    }
-
-
-def _leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their full names, such as base.lr."""
-    leaves: dict[str, Any] = {}
-    for name, value in values.items():
-        deeper = isinstance(value, dict)
-        leaves |= _leaves(value, f"{prefix}{name}.") if deeper else {f"{prefix}{name}": value}
-    return leaves
-
-
-def _drift(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs now and may change the last bits of a result."""
-    then, here = _leaves(before), _leaves(now)
-    names = ("threads", "versions.torch", "machine.processor", "machine.device")
-    return [
-        f"{name} is {here.get(name)!r}, the run began with {then.get(name)!r}: the result may "
-        "differ from that of an uninterrupted run in the last bits"
-        for name in names
-        if here.get(name) != then.get(name)
-    ]
-
-
-def commit() -> str | None:
-    """The commit of the source that runs, with a mark if it was changed; None outside a clone."""
-    here = Path(__file__).parent
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip()
-
-
-def processor() -> str:
-    """The processor's name, as far as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+def _changes(before: Run, now: Run) -> list[Change]:
+    then, here = leaves(before.as_json()), leaves(now.as_json())
+    names = [name for name in {**then, **here} if name != "about"]
+    return [(n, then.get(n), here.get(n)) for n in names if then.get(n) != here.get(n)]

@@ -15,6 +15,9 @@ import torch
 from sampa.checks import require
 from sampa.execution.executor import launched_world_size
 
+_LAUNCHER = "SAMPA_LAUNCHER"  # in the environment of a rank: the process that started it
+_GRACE = 30.0  # seconds to save in; the launcher gives its ranks as many
+
 
 def is_launched() -> bool:
     """Whether this process is already one of several (torchrun, or `launch` below)."""
@@ -47,6 +50,7 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
 
     require("devices", devices, devices >= 1, ">= 1")
     _quiet_launcher()
+    os.environ[_LAUNCHER] = str(os.getpid())
     if max_restarts:  # a shared store keeps the addresses of dead ranks: pytorch/pytorch#135712
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     config = LaunchConfig(
@@ -84,12 +88,17 @@ def _quiet_launcher() -> None:
 
 
 def end_with_launcher() -> None:
-    """Ask this rank to stop (SIGTERM) when the process that started it is gone."""
-    launcher = os.getppid()
+    """Ask this rank to stop (SIGTERM) when the process that started it is gone.
+
+    One that cannot (it waits for a rank that hangs) is killed a while later.
+    """
+    launcher = int(os.environ.get(_LAUNCHER, os.getppid()))  # it may be gone already
 
     def watch() -> None:
         while os.getppid() == launcher:
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()

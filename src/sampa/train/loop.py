@@ -22,9 +22,23 @@ from sampa.train.folder import RunFolder
 from sampa.train.method import BASE_NAMES, checked_method, method_options
 from sampa.train.models import build
 from sampa.train.progress import Display
-from sampa.train.ranks import any_rank, is_first, rank, wait_for_all, world_size
+from sampa.train.ranks import (
+    any_rank,
+    is_first,
+    rank,
+    require_same_place,
+    wait_for_all,
+    world_size,
+)
 from sampa.train.run import Run, set_rate
-from sampa.train.session import Clock, Interrupted, Place, Settings, stop_signals
+from sampa.train.session import (
+    Clock,
+    Interrupted,
+    Place,
+    Settings,
+    stop_signals,
+    told_where,
+)
 from sampa.train.tasks import Task, open_task
 
 
@@ -41,12 +55,20 @@ def train(run: Run, settings: Settings) -> dict[str, Any]:
     folder = RunFolder(settings.out)
     try:
         if is_first():
-            for warning in folder.open(run, resume=settings.resume):
-                print(f"warning: {warning}", flush=True)
+            open_folder(run, settings, folder)
         finished = folder.read("result.json") if settings.resume else None
         return finished or Trainer(run, settings, folder, factory).fit()
     finally:
         folder.close()
+
+
+def open_folder(run: Run, settings: Settings, folder: RunFolder) -> None:
+    """Claim the folder; say what is not as it was, or refuse it if that was asked for."""
+    warnings = folder.open(run, resume=settings.resume, allow_changes=settings.allow_changes)
+    if warnings and settings.strict:
+        raise ValueError(f"{warnings[0]}; leave out --strict to go on all the same")
+    for warning in warnings:
+        print(f"warning: {warning}", flush=True)
 
 
 class Trainer:
@@ -65,7 +87,7 @@ class Trainer:
         self.model = build(run.model.name, **run.model.options, **self.task.model_options())
         self.model.to(settings.device)
         network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
-        self.executor = sampa.distribute(network, branches=branches)
+        self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)
         self.scaler = torch.amp.GradScaler(settings.device) if run.amp == "fp16" else None
         self.optimizer = factory(
             run.base.build(self.model),
@@ -90,17 +112,18 @@ class Trainer:
         with self.display(total) as display, stop_signals() as asked:
             clock = Clock()
             for position in range(self.place.position, total):
-                self.train_batch(position, clock, display)
-                stop = any_rank(bool(asked))
-                if (position + 1) % per_epoch == 0:
-                    self._end_epoch(position // per_epoch, clock, display)
-                    clock = Clock()
-                if stop or self._save_is_due(position + 1, per_epoch, total):
-                    self._save(display)
-                if stop:
-                    wait_for_all()  # who leaves first makes the launcher end the others
-                    raise Interrupted(asked[0] if asked else signal.SIGTERM, position + 1)
-        return self._finish(limited=total < per_epoch * self.epochs)
+                with told_where(rank(), position):
+                    self.train_batch(position, clock, display)
+                    stop = any_rank(bool(asked))
+                    if (position + 1) % per_epoch == 0:
+                        self._end_epoch(position // per_epoch, clock, display)
+                        clock = Clock()
+                    if stop or self._save_is_due(position + 1, per_epoch, total):
+                        self._save(display)
+                    if stop:
+                        wait_for_all()  # who leaves first makes the launcher end the others
+                        raise Interrupted(asked[0] if asked else signal.SIGTERM, position + 1)
+            return self._finish(limited=total < per_epoch * self.epochs)
 
     def train_batch(self, position: int, clock: Clock, display: Display) -> None:
         """One step, at the learning rate of its place in the run."""
@@ -160,6 +183,7 @@ class Trainer:
         assert self.optimizer.last is not None
         last = self.optimizer.last
         self._record(
+            display,
             {
                 "epoch": epoch,
                 "step": last.step,
@@ -169,7 +193,7 @@ class Trainer:
                 "cosine": last.cosine,
                 "skips": last.skips,
                 **{f"validation_{name}": value for name, value in scores.items()},
-            }
+            },
         )
         share = 100 * clock.data / max(clock.data + clock.steps, 1e-9)
         display.say(
@@ -196,6 +220,7 @@ class Trainer:
             "limited": limited,
         }
         if is_first() and not limited:
+            self.folder.metrics_size()  # all lines are there, or this is an error
             self.folder.write("result.json", result)
         return result
 
@@ -222,17 +247,18 @@ class Trainer:
         if not is_first():
             return
         place = self.place
-        state = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "loop": {
+        name = f"step-{place.position:09}"
+        try:
+            loop = {
                 "place": asdict(place),
                 "metrics_size": self.folder.metrics_size(),
                 "data_ranks": self.data_ranks,
-            },
-        }
-        name = f"step-{place.position:09}"
-        try:
+            }
+            state = {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "loop": loop,
+            }
             checkpoint.save(self.folder.checkpoints, name, place.position, state)
             checkpoint.prune(self.folder.checkpoints, "step-", self.settings.keep)
             checkpoint.prune(self.folder.checkpoints, "best-", 1)
@@ -269,31 +295,55 @@ class Trainer:
 
     def _resume(self) -> None:
         found = checkpoint.newest(self.folder.checkpoints, "step-", self._warn)
-        if found is None or not self.settings.resume:
+        if not self.settings.resume:
+            found = None
+        require_same_place(0 if found is None else found.step)
+        if found is None:
             if is_first():
                 self.folder.cut_metrics(0)
             return
-        before = found.state["loop"]
-        self.place = Place(**before["place"])
+        try:
+            self._load(found.state)
+        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"checkpoint {found.path} does not fit this run ({type(error).__name__}: {error}); "
+                "resume with the command that wrote it, or choose another --out"
+            ) from error
+
+    def _load(self, state: dict[str, Any]) -> None:
+        before = state["loop"]
+        place = Place(**before["place"])
+        if before["data_ranks"] != self.data_ranks:
+            self._warn_of_other_shards(before["data_ranks"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(
+            state["optimizer"], allow_changes=self.settings.allow_changes
+        )
+        self.place = place
         if is_first():
             self.folder.cut_metrics(before["metrics_size"])
-        if before["data_ranks"] != self.data_ranks:
-            self._warn(
-                f"each batch is now cut into {self.data_ranks} part(s), before it was "
-                f"{before['data_ranks']}: the result will differ in the last bits, and more with "
-                "BatchNorm, from that of an uninterrupted run"
-            )
-        self.model.load_state_dict(found.state["model"])
-        self.optimizer.load_state_dict(found.state["optimizer"])
         if self.optimizer.method.holds_batch and self.place.position > 0:
             self.optimizer.hold(self.batch(self.place.position - 1))
 
-    def _record(self, line: dict[str, Any]) -> None:
+    def _warn_of_other_shards(self, before: int) -> None:
+        text = (
+            f"each batch is now cut into {self.data_ranks} part(s), before it was {before}: the "
+            "result will differ in the last bits, and more with BatchNorm, from that of an "
+            "uninterrupted run"
+        )
+        if self.settings.strict:
+            raise ValueError(f"{text}; leave out --strict to go on all the same")
+        self._warn(text)
+
+    def _record(self, display: Display, line: dict[str, Any]) -> None:
         if not is_first():
             return
-        self.folder.append(line)
-        if self.settings.tensorboard:
-            write_curves(self.folder.path / "tensorboard", line)
+        try:
+            self.folder.append(line)
+            if self.settings.tensorboard:
+                write_curves(self.folder.path / "tensorboard", line)
+        except OSError as error:
+            display.say(f"warning: metrics wait for room on the disk ({error}); training goes on")
 
     def _warn(self, text: str) -> None:
         if is_first():

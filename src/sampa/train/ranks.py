@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -31,7 +33,8 @@ def any_rank(flag: bool) -> bool:
     if not is_distributed():
         return flag
     flags = _reachable(torch.tensor([float(flag)]))
-    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+    with _together():
+        dist.all_reduce(flags, op=dist.ReduceOp.MAX)
     return bool(flags.item())
 
 
@@ -40,7 +43,8 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     if not is_distributed():
         return values
     sums = _reachable(values)
-    dist.all_reduce(sums)
+    with _together():
+        dist.all_reduce(sums)
     return sums.to(values.device)
 
 
@@ -51,4 +55,37 @@ def _reachable(values: Tensor) -> Tensor:
 
 def wait_for_all() -> None:
     if is_distributed():
-        dist.barrier()
+        with _together():
+            dist.barrier()
+
+
+def require_same_place(position: int) -> None:
+    """Refuse to go on from different checkpoints; on every rank alike.
+
+    Raises:
+        RuntimeError: Naming the ranks' positions.
+    """
+    if not is_distributed():
+        return
+    places = _reachable(torch.tensor([position]))
+    everywhere = [torch.empty_like(places) for _ in range(world_size())]
+    with _together():
+        dist.all_gather(everywhere, places)
+    found = [int(place) for place in everywhere]
+    if len(set(found)) > 1:
+        raise RuntimeError(
+            f"the ranks would resume after different batches, rank by rank {found}: all must read "
+            "the same checkpoints; put --out where every rank sees it"
+        )
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Say what it means when an exchange between ranks fails."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"lost the other ranks: one of them stopped or was silent for longer than the timeout "
+            f"({error}); look for the first error in the output of the others"
+        ) from error

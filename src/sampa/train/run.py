@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from sampa.checks import require, require_choice
+from sampa.train.fields import read_fields
 
 
 @dataclass(frozen=True)
@@ -161,22 +162,9 @@ class Run:
         """The run that `as_json` describes.
 
         Raises:
-            ValueError: If a field is unknown or missing.
+            ValueError: If a field is unknown, missing or not of its type.
         """
-        known = {f.name for f in fields(Run)}
-        strange = sorted(set(values) - known)
-        require("run", strange, not strange, "made of known fields only")
-        parts: dict[str, Any] = {
-            "data": DataSpec,
-            "model": ModelSpec,
-            "base": BaseSpec,
-            "schedule": Schedule,
-        }
-        try:
-            specs: dict[str, Any] = {name: kind(**values[name]) for name, kind in parts.items()}
-            return Run(**{**values, **specs})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"run must describe a complete run: {error}") from error
+        return read_fields(Run, values, "run")
 
 
 def read_run(file: Path) -> Run:

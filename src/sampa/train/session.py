@@ -19,6 +19,24 @@ class Interrupted(Exception):
         self.signal_number = signal_number
 
 
+class StepFailed(RuntimeError):
+    """A step that did not end well: on which rank, at which batch, and why."""
+
+    def __init__(self, rank: int, position: int, error: Exception) -> None:
+        super().__init__(f"rank {rank}, batch {position}: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def told_where(rank: int, position: int) -> Iterator[None]:
+    """Put rank and batch in front of whatever goes wrong."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        raise StepFailed(rank, position, error) from error
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a run is carried out; none of it changes the result.
@@ -31,6 +49,9 @@ class Settings:
         save_every: Batches between checkpoints; None saves at the end of each epoch.
         keep: How many checkpoints stay.
         device: Where the model is.
+        strict: Refuse to go on under conditions that may change the last bits.
+        allow_changes: Go on with other hyper-parameters than the run began with.
+        timeout: Seconds after which a rank gives up on the others.
         tensorboard: Also write TensorBoard curves.
         quiet: Say nothing while it works.
     """
@@ -42,6 +63,9 @@ class Settings:
     save_every: int | None = None
     keep: int = 2
     device: str = "cpu"
+    strict: bool = False
+    allow_changes: bool = False
+    timeout: float = 300.0
     tensorboard: bool = False
     quiet: bool = False
 

@@ -1,0 +1,1 @@
+"""`sampa bench`: what a step costs on this machine, as ratios of interleaved steps."""

@@ -1,0 +1,160 @@
+"""Who takes part in a benchmark: each is a way to make one step of training.
+
+All of them train the same network on the same batches with the same base optimizer. Those on one
+device run on the first rank while the others sleep.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+import sampa
+from sampa.bench.problems import Problem, detailed_loss, training_loss
+from sampa.names import find_method
+
+Step = Callable[[], Any]
+
+LATE_EPOCH = 6  # SAF and MESA only add their term to the loss after their first epochs
+
+
+class Place(enum.Enum):
+    """Which ranks take part, and on what part of a batch."""
+
+    ONE_DEVICE = "one device"
+    BRANCHES = "two devices"
+    HALF_BATCHES = "two devices, half batches"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A problem, and where this rank works on it."""
+
+    problem: Problem
+    base: str
+    device: torch.device
+    rank: int
+    ranks: int
+
+    def model(self) -> nn.Module:
+        return self.problem.network(self.device)
+
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        if self.base == "adamw":
+            return AdamW(model.parameters(), lr=1e-4, fused=True)
+        return SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True)
+
+    def batches(self, *, halves: bool = False) -> Iterator[Any]:
+        part, parts = (self.rank, self.ranks) if halves else (0, 1)
+        return self.problem.batches(self.device, part, parts)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to train.
+
+    Attributes:
+        name: In the results.
+        place: Where it runs.
+        make: Prepares it on this rank; calling the result makes one step.
+        steps: How many steps are timed as one turn, where a method's steps differ.
+    """
+
+    name: str
+    place: Place
+    make: Callable[[Bench], Step]
+    steps: int = 1
+
+
+def gradient_alone(bench: Bench) -> Step:
+    """One forward and one backward pass: what every step needs at the least."""
+    model, batches = bench.model(), bench.batches()
+
+    def step() -> None:
+        model.zero_grad()
+        training_loss(model, next(batches)).backward()
+
+    return step
+
+
+def bare_sgd(bench: Bench) -> Step:
+    """Forward, backward and the base optimizer's step, with no library between them."""
+    model, batches = bench.model(), bench.batches()
+    base = bench.optimizer(model)
+
+    def step() -> None:
+        base.zero_grad()
+        training_loss(model, next(batches)).backward()
+        base.step()
+
+    return step
+
+
+def with_method(
+    bench: Bench,
+    method: str,
+    place: Place = Place.ONE_DEVICE,
+    loss: Callable[[nn.Module, Any], Tensor | sampa.Loss] = training_loss,
+    **options: Any,
+) -> Step:
+    """A step of one of our methods."""
+    model = bench.model()
+    branches = bench.ranks if place is Place.BRANCHES else 1
+    alone = place is Place.ONE_DEVICE
+    executor = sampa.Serial(model) if alone else sampa.distribute(model, branches)
+    optimizer = find_method(method)(bench.optimizer(model), executor=executor, **options)
+    optimizer.set_epoch(LATE_EPOCH)
+    batches = bench.batches(halves=place is Place.HALF_BATCHES)
+    network: Any = executor.model
+    loss_fn = partial(loss, network)
+    return lambda: optimizer.step(loss_fn, next(batches))
+
+
+def other_sam(bench: Bench) -> Step:
+    """SAM of the package pytorch_optimizer, as its documentation says to use it."""
+    from pytorch_optimizer import SAM
+
+    model, batches = bench.model(), bench.batches()
+    base = bench.optimizer(model)
+    options = {k: v for k, v in base.defaults.items() if k in ("lr", "momentum", "weight_decay")}
+    optimizer: Any = SAM(model.parameters(), type(base), rho=0.05, fused=True, **options)
+
+    def step() -> None:
+        batch = next(batches)
+        training_loss(model, batch).backward()
+        optimizer.first_step(zero_grad=True)
+        training_loss(model, batch).backward()
+        optimizer.second_step(zero_grad=True)
+
+    return step
+
+
+def contenders(*, all_methods: bool = True) -> list[Contender]:
+    """Everyone who takes part; the methods of the paper's time table if `all_methods`."""
+    one, branches, halves = Place
+    main = [
+        Contender("sgd", one, bare_sgd),
+        Contender("sam", one, partial(with_method, method="sam")),
+        Contender("sampa", branches, partial(with_method, method="sampa", place=branches)),
+        Contender("ddp_sam", halves, partial(with_method, method="sam", place=halves)),
+        Contender("ddp_sgd", halves, partial(with_method, method="base", place=halves)),
+        Contender("limit", branches, gradient_alone),
+    ]
+    if find_spec("pytorch_optimizer") is not None:
+        main.append(Contender("pytorch_optimizer_sam", one, other_sam))
+    efficient = [
+        Contender("looksam", one, partial(with_method, method="looksam"), steps=5),
+        Contender("ae-sam", one, partial(with_method, method="ae-sam"), steps=5),
+        Contender("saf", one, partial(with_method, method="saf", loss=detailed_loss)),
+        Contender("mesa", one, partial(with_method, method="mesa", loss=detailed_loss)),
+        Contender("esam", one, partial(with_method, method="esam", loss=detailed_loss, gamma=0.5)),
+    ]
+    return main + efficient if all_methods else main

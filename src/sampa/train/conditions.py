@@ -1,0 +1,78 @@
+"""Under what a run is carried out: commit, versions, machine; and what of it has changed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def conditions() -> dict[str, Any]:
+    """Under what a result was obtained: commit, versions, machine."""
+    return {
+        "commit": commit(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("sampa", "torch", "numpy")},
+        },
+        "machine": {
+            "system": platform.system(),
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        },
+        "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+    }
+
+
+def drift(before: Any, now: dict[str, Any]) -> list[str]:
+    """What differs now and may change the last bits of a result."""
+    then, here = leaves(before if isinstance(before, dict) else {}), leaves(now)
+    names = ("threads", "versions.torch", "machine.processor", "machine.device")
+    return [
+        f"{name} is {here.get(name)!r}, the run began with {then.get(name)!r}: the result may "
+        "differ from that of an uninterrupted run in the last bits"
+        for name in names
+        if here.get(name) != then.get(name)
+    ]
+
+
+def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their full names, such as base.lr."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        deeper = isinstance(value, dict)
+        found |= leaves(value, f"{prefix}{name}.") if deeper else {f"{prefix}{name}": value}
+    return found
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, with a mark if it was changed; None outside a clone."""
+    here = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,61 @@
+"""Trials that can be stopped and continued, and the record of them that is kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from sampa.train.conditions import conditions
+
+Trial = dict[str, Any]
+
+
+def parser(about: str, trials: int) -> argparse.ArgumentParser:
+    """The options that all stress commands share."""
+    made = argparse.ArgumentParser(description=about)
+    made.add_argument("--trials", type=int, default=trials)
+    made.add_argument("--seed", type=int, default=0, help="of everything random in the trials")
+    made.add_argument("--log", type=Path, help="keep each trial here; the same command goes on")
+    made.add_argument("--json", type=Path, help="write the record here")
+    return made
+
+
+def carry_on(
+    numbers: Iterable[int], log: Path | None, trial: Callable[[int], Trial]
+) -> list[Trial]:
+    """The outcome of every trial; those that the log already has are not repeated."""
+    done = {t["trial"]: t for t in _logged(log)}
+    outcomes: list[Trial] = []
+    for number in numbers:
+        if number not in done:
+            began = time.perf_counter()
+            outcome = {"trial": number, **trial(number)}
+            outcome["seconds"] = round(time.perf_counter() - began, 3)
+            _append(log, outcome)
+            done[number] = outcome
+        outcomes.append(done[number])
+    return outcomes
+
+
+def write_record(file: Path, command: str, summary: dict[str, Any], **details: Any) -> None:
+    """The figures with all that is needed to believe them."""
+    record = {"command": command, **summary, **details, "conditions": conditions()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _logged(log: Path | None) -> list[Trial]:
+    if log is None or not log.exists():
+        return []
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def _append(log: Path | None, outcome: Trial) -> None:
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as handle:
+            handle.write(json.dumps(outcome) + "\n")

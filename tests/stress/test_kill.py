@@ -1,0 +1,16 @@
+"""A short edition of the kill trials."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stress.kill import kill, summarize
+
+pytestmark = pytest.mark.dist
+
+
+def test_runs_killed_at_random_instants_end_as_if_nothing_had_happened() -> None:
+    summary = summarize(kill(20))
+    assert summary["identical"] == summary["trials"] == 20
+    assert summary["interrupted"] >= 12  # a busy machine may finish before it is hit
+    assert summary["trials_with_two_ranks"] >= 5
