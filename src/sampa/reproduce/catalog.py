@@ -2,167 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from sampa.names import unknown
-from sampa.reproduce import grids, theory, toy
+from sampa.reproduce import gap, grids, pictures, theory, times, toy
 from sampa.reproduce.outcome import Outcome
 from sampa.reproduce.plan import Scale
 from sampa.reproduce.request import Experiment, Request
-from sampa.reproduce.runner import Planner, named, run_grid
+from sampa.reproduce.runner import GridSpec, Planner, named, run_grid
 from sampa.train.run import Run
 
-
-class Measurement(Protocol):
-    """A module of this package that measures."""
-
-    @property
-    def TITLE(self) -> str: ...
-
-    def carry_out(self, request: Request) -> Outcome: ...
+CLEAN, NOISE = ("clean",), ("noise",)
 
 
-SECONDS: dict[Scale, str] = {"paper": "seconds", "cpu": "seconds", "smoke": "seconds"}
+def grid(spec: GridSpec, paper: str, cpu: str) -> Experiment:
+    """An experiment that is a grid of training runs."""
+    carry_out = partial(run_grid, spec)
+    return _experiment(spec.name, spec.title, spec.planner, carry_out, paper, cpu)
 
 
-def grid(
+def _experiment(
     name: str,
     title: str,
     planner: Planner,
-    tunings: Sequence[str],
-    seeds: int,
+    carry_out: Callable[[Request], Outcome],
     paper: str,
     cpu: str,
 ) -> Experiment:
-    """An experiment that is a grid of training runs."""
-
     def runs(scale: Scale) -> list[Run]:
         return [cell.run for cell in named(planner(scale, {}), name, scale).cells]
 
-    carry_out = partial(run_grid, name, title, planner, tunings, seeds)
-    return Experiment(
-        name, title, {"paper": paper, "cpu": cpu, "smoke": "seconds"}, carry_out, runs
-    )
+    return Experiment(name, title, _times(paper, cpu), carry_out, runs)
 
 
-def measured(name: str, module: Measurement) -> Experiment:
-    """An experiment of a few seconds that trains nothing."""
-    return Experiment(name, module.TITLE, SECONDS, module.carry_out, lambda scale: [])
+def measured(
+    name: str, title: str, carry_out: Callable[[Request], Outcome], cpu: str
+) -> Experiment:
+    """An experiment that trains nothing."""
+    paper = "seconds" if cpu == "seconds" else "a minute on two GPUs"
+    return Experiment(name, title, _times(paper, cpu), carry_out, lambda scale: [])
+
+
+def _times(paper: str, cpu: str) -> dict[Scale, str]:
+    return {"paper": paper, "cpu": cpu, "smoke": "seconds"}
+
+
+def _efficiency() -> Experiment:
+    """Trained networks and timed steps."""
+    title = "accuracy, sequential gradients and time of the efficient variants"
+    spec = GridSpec("tab-efficiency", title, grids.efficiency, NOISE, 3)
+    carry_out = partial(times.efficiency_table, partial(run_grid, spec))
+    return _experiment(spec.name, title, spec.planner, carry_out, "days on 2 GPUs", "10 min")
 
 
 _ALL = (
-    measured("fig-toy", toy),
-    measured("theory", theory),
+    measured("fig-toy", toy.TITLE, toy.carry_out, "seconds"),
+    measured("theory", theory.TITLE, theory.carry_out, "seconds"),
     grid(
-        "tab-cifar10",
-        "SGD, SAM, SAMPa-0, SAMPa-0.2 and SAMPa-0.2 with twice the epochs on CIFAR-10",
-        grids.cifar10,
-        ("clean",),
-        5,
-        paper="weeks on two GPUs",
-        cpu="40 minutes",
+        GridSpec(
+            "tab-cifar10",
+            "CIFAR-10: SGD, SAM, SAMPa-0, SAMPa-0.2, and SAMPa-0.2 with twice the epochs",
+            grids.cifar10,
+            CLEAN,
+            seeds=5,
+        ),
+        "weeks on 2 GPUs",
+        "25 min",
     ),
     grid(
-        "tab-cifar100",
-        "the same on CIFAR-100",
-        grids.cifar100,
-        ("clean",),
-        5,
-        paper="weeks on two GPUs",
-        cpu="40 minutes",
+        GridSpec("tab-cifar100", "the same on CIFAR-100", grids.cifar100, CLEAN, seeds=5),
+        "weeks on 2 GPUs",
+        "25 min",
     ),
     grid(
-        "tab-imagenet",
-        "SAM and SAMPa-0.2 on ImageNet-1K, top-1 and top-5",
-        grids.imagenet,
-        ("clean",),
-        3,
-        paper="weeks on two GPUs",
-        cpu="5 minutes",
+        GridSpec(
+            "tab-imagenet",
+            "ImageNet-1K: SAM and SAMPa-0.2, top-1 and top-5",
+            grids.imagenet,
+            CLEAN,
+            seeds=3,
+        ),
+        "weeks on 2 GPUs",
+        "3 min",
+    ),
+    measured("fig-efficiency", times.TITLES["fig-efficiency"], times.efficiency_figure, "1 min"),
+    _efficiency(),
+    measured("tab-memory", times.TITLES["tab-memory"], times.memory, "1 min"),
+    grid(
+        GridSpec("tab-vit", "fine-tuning ViT-B/16: SAM and SAMPa-0.2", grids.vit, (), seeds=3),
+        "a day on 2 GPUs",
+        "60 min",
     ),
     grid(
-        "tab-vit",
-        "fine-tuning ViT-B/16: SAM and SAMPa-0.2",
-        grids.vit,
-        (),
-        3,
-        paper="a day on two GPUs",
-        cpu="30 minutes",
+        GridSpec(
+            "tab-glue",
+            "fine-tuning BERT on GLUE: AdamW, SAM, SAMPa-0, SAMPa-0.1",
+            grids.glue,
+            ("glue",),
+            seeds=3,
+        ),
+        "days on 2 GPUs",
+        "40 min",
     ),
     grid(
-        "tab-glue",
-        "fine-tuning BERT on GLUE: AdamW, SAM, SAMPa-0, SAMPa-0.1",
-        grids.glue,
-        (),
-        3,
-        paper="days on two GPUs",
-        cpu="30 minutes",
+        GridSpec(
+            "tab-noise",
+            "label noise from 0 to 80 %: SGD, SAM, SAMPa-0, SAMPa-0.2",
+            grids.noise,
+            ("noise", "noise80"),
+            seeds=5,
+            pictures=pictures.over_noise,
+        ),
+        "weeks on 2 GPUs",
+        "20 min",
     ),
     grid(
-        "tab-noise",
-        "label noise from 0 to 80 %: SGD, SAM, SAMPa-0, SAMPa-0.2",
-        grids.noise,
-        ("noise", "noise80"),
-        5,
-        paper="weeks on two GPUs",
-        cpu="40 minutes",
+        GridSpec(
+            "tab-incorporation",
+            "mSAM, ASAM, SAM-ON, VaSSO and BiSAM, each alone and with SAMPa",
+            grids.incorporation,
+            NOISE,
+            seeds=3,
+        ),
+        "days on 2 GPUs",
+        "10 min",
     ),
     grid(
-        "tab-incorporation",
-        "mSAM, ASAM, SAM-ON, VaSSO and BiSAM, each alone and with SAMPa",
-        grids.incorporation,
-        ("noise",),
-        3,
-        paper="days on two GPUs",
-        cpu="15 minutes",
+        GridSpec("tab-optsam", "OptSAM beside SGD and SAM", grids.optsam, CLEAN, seeds=3),
+        "days on 1 GPU",
+        "5 min",
     ),
     grid(
-        "tab-optsam",
-        "OptSAM beside SGD and SAM",
-        grids.optsam,
-        ("clean",),
-        3,
-        paper="days on one GPU",
-        cpu="5 minutes",
+        GridSpec(
+            "tab-sam-db",
+            "SAM with its two gradients on different batches",
+            grids.sam_db,
+            CLEAN,
+            seeds=3,
+        ),
+        "days on 1 GPU",
+        "5 min",
     ),
     grid(
-        "tab-sam-db",
-        "SAM with its two gradients on different batches",
-        grids.sam_db,
-        ("clean",),
-        3,
-        paper="days on one GPU",
-        cpu="5 minutes",
+        GridSpec(
+            "tab-penalty",
+            "the gradient penalty beside SAM and SAMPa-0.2",
+            grids.penalty,
+            ("clean", "noise80"),
+            seeds=3,
+        ),
+        "days on 2 GPUs",
+        "5 min",
     ),
     grid(
-        "tab-penalty",
-        "the gradient penalty beside SAM and SAMPa-0.2",
-        grids.penalty,
-        ("clean", "noise80"),
-        3,
-        paper="days on two GPUs",
-        cpu="10 minutes",
+        GridSpec(
+            "fig-lambda",
+            "sweep of λ from 0 to 1",
+            grids.lambdas,
+            NOISE,
+            seeds=3,
+            pictures=pictures.over_lambda,
+        ),
+        "weeks on 2 GPUs",
+        "10 min",
     ),
-    grid(
-        "tab-efficiency",
-        "accuracy of SAM, SAMPa-0.2, LookSAM, AE-SAM, SAF, MESA and ESAM, and their time",
-        grids.efficiency,
-        ("noise",),
-        3,
-        paper="days on two GPUs",
-        cpu="10 minutes",
-    ),
-    grid(
-        "fig-lambda",
-        "sweep of λ from 0 to 1",
-        grids.lambdas,
-        ("noise",),
-        3,
-        paper="weeks on two GPUs",
-        cpu="15 minutes",
-    ),
+    _experiment(gap.NAME, gap.TITLE, gap.plan, gap.carry_out, "a day on 1 GPU", "2 min"),
+    measured("tab-two-devices", times.TITLES["tab-two-devices"], times.two_devices, "1 min"),
+    measured("tab-batch-time", times.TITLES["tab-batch-time"], times.batch_time, "1 min"),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.id: experiment for experiment in _ALL}

@@ -9,6 +9,7 @@ from sampa.reproduce.settings import (
     NETWORKS,
     adamw,
     described,
+    glue_run,
     images,
     in_proportion,
     one_rho,
@@ -136,7 +137,7 @@ def glue(scale: Scale, choices: Choices) -> Plan:
     found: list[Cell] = []
     runs: list[Run] = []
     for task in GLUE_ROWS if scale == "paper" else ("rte", "mrpc"):
-        runs.append(_glue_run(scale, task))
+        runs.append(glue_run(scale, task, choices.get("glue")))
         rows = GLUE_ROWS[task] if scale != "smoke" else ((GLUE_ROWS[task][0][0], "accuracy"),)
         found += [Cell(n, runs[-1].changed(method=m), rows) for n, m in methods.items()]
     pairs = (*chain(tuple(methods)), ("SAMPa-0.1", "SAM"))
@@ -145,14 +146,6 @@ def glue(scale: Scale, choices: Choices) -> Plan:
         tuple(found),
         pairs,
     )
-
-
-def _glue_run(scale: Scale, task: str) -> Run:
-    if scale == "paper":
-        return recipes.glue(task)
-    if scale == "smoke":
-        return replace(adamw(images("smoke", None), 1e-3), base_epochs=None)
-    return replace(recipes.glue_cpu(task), epochs=2)
 
 
 def noise(scale: Scale, choices: Choices) -> Plan:

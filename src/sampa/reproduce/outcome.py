@@ -20,20 +20,21 @@ class Entry:
     """One entry of a table: our values by seed (or by round), and the paper's.
 
     Attributes:
-        kind: What stands for them: the mean, or the median where single values may be far off.
+        kind: What stands for them: the mean, or the median where single values may be far off. A
+            count is exact: it has no spread, and its differences need no test.
     """
 
     row: str
     column: str
     values: dict[int, float]
     paper: Value | None = None
-    kind: Literal["mean", "median"] = "mean"
+    kind: Literal["mean", "median", "count"] = "mean"
 
     @property
     def ours(self) -> Spread:
         values = list(self.values.values())
         found = spread(values)
-        return found if self.kind == "mean" else replace(found, mean=statistics.median(values))
+        return replace(found, mean=statistics.median(values)) if self.kind == "median" else found
 
     @property
     def difference(self) -> float | None:
@@ -105,7 +106,8 @@ class Outcome:
         about: The conditions in short, for the heading.
         label: The paper's label of the table or figure.
         claim: What the paper says about a figure.
-        unit: Of the values.
+        unit: Of the values, and what stands for them.
+        decimals: How many are shown.
         pairs: Columns that are compared on the same seeds.
         facts: Sentences with measured numbers.
         tuning: By name: what was chosen, and the validation scores of the grid.
@@ -119,6 +121,7 @@ class Outcome:
     label: str
     claim: str = ""
     unit: str = ""
+    decimals: int = 2
     entries: tuple[Entry, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     charts: tuple[Chart, ...] = ()
@@ -135,7 +138,7 @@ class Outcome:
         return [comparison for comparison in found if comparison is not None]
 
     def _compared(self, row: str, column: str, baseline: str) -> Comparison | None:
-        entries = {entry.column: entry for entry in self.entries if entry.row == row}
+        entries = {e.column: e for e in self.entries if e.row == row and e.kind != "count"}
         grid: Grid = {
             name: {seed: {"value": value} for seed, value in entry.values.items()}
             for name, entry in entries.items()

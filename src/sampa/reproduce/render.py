@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from sampa.reproduce.outcome import Comparison, Entry, Outcome
-from sampa.train.tables import shown
+from sampa.train.tables import Spread
 
 SCALE_NAMES = {
     "paper": "the paper's settings",
@@ -29,23 +29,37 @@ def conditions(outcome: Outcome) -> str:
     return f"Scale: {SCALE_NAMES[outcome.scale]}. {outcome.about}."
 
 
-def entry_cells(entry: Entry) -> list[str]:
-    difference = "" if entry.difference is None else f"{entry.difference:+.2f}"
+def entry_cells(entry: Entry, decimals: int) -> list[str]:
+    difference = "" if entry.difference is None else f"{entry.difference:+.{decimals}f}"
     paper = "–" if entry.paper is None else str(entry.paper)
-    return [entry.row, entry.column, paper, str(entry.ours), str(entry.ours.n), difference]
+    ours = plain(entry.ours, decimals)
+    return [entry.row, entry.column, paper, ours, str(entry.ours.n), difference]
 
 
-def comparison_cells(c: Comparison) -> list[str]:
-    paper = "–" if c.paper is None else f"{c.paper:+.2f}"
-    return [c.row, f"{c.column} − {c.baseline}", paper, shown(c.ours), str(c.ours.n), c.verdict]
+def comparison_cells(c: Comparison, decimals: int) -> list[str]:
+    paper = "–" if c.paper is None else f"{c.paper:+.{decimals}f}"
+    ours = signed(c.ours, decimals)
+    return [c.row, f"{c.column} − {c.baseline}", paper, ours, str(c.ours.n), c.verdict]
+
+
+def plain(s: Spread, decimals: int) -> str:
+    """A mean with its standard deviation."""
+    deviation = f" ± {s.std:.{decimals}f}" if s.n > 1 else ""
+    return f"{s.mean:.{decimals}f}{deviation}"
+
+
+def signed(s: Spread, decimals: int) -> str:
+    """A difference with its standard error."""
+    error = f" ± {s.standard_error:.{decimals}f}" if s.n > 1 else ""
+    return f"{s.mean:+.{decimals}f}{error}"
 
 
 def terminal_tables(outcome: Outcome) -> list[Table]:
     found: list[Table] = []
     if outcome.entries:
-        rows = [entry_cells(entry) for entry in outcome.entries]
+        rows = [entry_cells(entry, outcome.decimals) for entry in outcome.entries]
         found.append(_terminal(heading(outcome), HEAD, rows))
-    compared = [comparison_cells(c) for c in outcome.comparisons()]
+    compared = [comparison_cells(c, outcome.decimals) for c in outcome.comparisons()]
     if compared:
         found.append(_terminal("differences", PAIRED, compared))
     return found
@@ -65,12 +79,13 @@ def markdown(outcome: Outcome, command: str, notes: str = "") -> str:
     parts = [f"# {heading(outcome)}", "", conditions(outcome), ""]
     parts += [f"In the paper: `{outcome.label}`. {outcome.claim}".rstrip(), ""]
     if outcome.entries:
-        parts += [*table_lines(HEAD, [entry_cells(e) for e in outcome.entries]), ""]
-        parts += [f"Ours: {outcome.unit}, mean ± standard deviation over seeds.", ""]
+        rows = [entry_cells(entry, outcome.decimals) for entry in outcome.entries]
+        parts += [*table_lines(HEAD, rows), "", f"Ours: {outcome.unit}.", ""]
     compared = outcome.comparisons()
     if compared:
         parts += ["## Differences on the same seeds", ""]
-        parts += [*table_lines(PAIRED, [comparison_cells(c) for c in compared]), ""]
+        rows = [comparison_cells(c, outcome.decimals) for c in compared]
+        parts += [*table_lines(PAIRED, rows), ""]
         parts += ["A difference under two standard errors is too small to tell.", ""]
     parts += [
         line for chart in outcome.charts for line in _picture(chart.name, chart.title, chart.note)

@@ -6,12 +6,12 @@ import itertools
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sampa.reproduce.batch import Batch
-from sampa.reproduce.outcome import Entry, Outcome, with_average
+from sampa.reproduce.outcome import Chart, Entry, Outcome, with_average
 from sampa.reproduce.paper import published
 from sampa.reproduce.plan import Cell, Choices, Plan, Scale
 from sampa.reproduce.request import Request, Unfinished
@@ -86,31 +86,50 @@ def _free(folder: Path) -> None:
 # ---- grids -----------------------------------------------------------------------------------
 
 
-def run_grid(
-    name: str, title: str, planner: Planner, tunings: Sequence[str], seeds: int, request: Request
-) -> Outcome:
+@dataclass(frozen=True)
+class GridSpec:
+    """An experiment that is a grid of training runs.
+
+    Attributes:
+        planner: From scale and choices to the plan.
+        tunings: What is chosen before.
+        seeds: How many, if the user does not say.
+        pictures: Charts of the outcome.
+    """
+
+    name: str
+    title: str
+    planner: Planner
+    tunings: tuple[str, ...]
+    seeds: int
+    pictures: Callable[[Outcome], tuple[Chart, ...]] = lambda outcome: ()
+
+
+def run_grid(spec: GridSpec, request: Request) -> Outcome:
     """Tune, train, and put the results beside the paper's."""
-    found = {t: tuned for t in tunings if (tuned := _tuned(t, request)) is not None}
+    name = spec.name
+    found = tuned_choices(spec.tunings, request)
     choices = {t: tuned.choice for t, tuned in found.items()}
-    plan = named(planner(request.scale, choices), name, request.scale)
-    grid = places_of(plan, request.folder(name), request.seeds or seeds)
+    plan = named(spec.planner(request.scale, choices), name, request.scale)
+    grid = places_of(plan, request.folder(name), request.seeds or spec.seeds)
     carry_out([place for _, place in grid], request)
     known = published(name)
     entries = tuple(_entries(plan, grid, name))
-    return Outcome(
+    outcome = Outcome(
         id=name,
-        title=title,
+        title=spec.title,
         scale=request.scale,
         about=plan.about,
         label=known.label,
         claim=known.claim,
-        unit="test metric in %",
+        unit="test metric in %, mean ± standard deviation over seeds",
         entries=with_average(entries, known) if plan.average else entries,
         pairs=plan.pairs,
         facts=tuple(_memorization(grid)),
-        tuning={t: {**asdict(tuned)} for t, tuned in found.items()},
+        tuning={t: tuned.as_json() for t, tuned in found.items()},
         conditions=conditions_of([place.folder for _, place in grid]),
     )
+    return replace(outcome, charts=spec.pictures(outcome))
 
 
 def named(plan: Plan, name: str, scale: Scale) -> Plan:
@@ -163,6 +182,12 @@ def _memorization(grid: Sequence[tuple[Cell, Place]]) -> list[str]:
 
 
 # ---- tuning ----------------------------------------------------------------------------------
+
+
+def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
+    """What each tuning chose; those that a scale does without are left out."""
+    found = {name: _tuned(name, request) for name in names}
+    return {name: tuned for name, tuned in found.items() if tuned is not None}
 
 
 def _tuned(name: str, request: Request) -> Tuned | None:

@@ -93,6 +93,22 @@ def in_proportion(run: Run, method: str) -> Run:
     return run.changed(method=method, rho=rho)
 
 
+def glue_run(scale: Scale, task: str, choice: Choice | None) -> Run:
+    """A GLUE task; the reduced edition has MiniLM, part of the samples, and the paper's ρ."""
+    if scale == "paper":
+        return recipes.glue(task)
+    if scale == "smoke":
+        return replace(adamw(images("smoke", None), 1e-3), base_epochs=None)
+    small = recipes.glue_cpu(task)
+    return replace(
+        small,
+        data=replace(small.data, size=64, subset=600, validation=1 / 3),
+        base=replace(small.base, lr=choice.lr if choice else small.base.lr),
+        epochs=2,
+        batch_size=16,
+    )
+
+
 def adamw(run: Run, lr: float) -> Run:
     """Fine-tuning: AdamW and clipping, as in the paper."""
     return replace(run, base=BaseSpec("adamw", lr=lr), max_norm=1.0)
@@ -104,11 +120,14 @@ def described(run: Run) -> str:
     if data.subset is not None:
         held = round(data.subset * data.validation)
         images = f"{data.subset - held:,} images (and {held:,} held back)"
+    is_text = data.name.startswith("glue/")
+    if is_text and data.size:
+        images = images.replace("images", f"samples of at most {data.size} tokens")
     size = f" at {data.size}×{data.size}" if data.size else ""
     noise = f", {100 * data.label_noise:.0f} % wrong labels" if data.label_noise else ""
     augmented = "crops and flips" if data.augment else "no augmentation"
     twice = f" (base optimizer {run.base_epochs})" if run.base_epochs else ""
     options = ", ".join(f"{k} {v}" for k, v in run.model.options.items())
     network = f"{run.model.name} ({options})" if options else run.model.name
-    text = "" if data.name.startswith("glue/") else f"{size}{noise}, {augmented}"
+    text = "" if is_text else f"{size}{noise}, {augmented}"
     return f"{data.name}, {images}{text}; {network}; {run.epochs} epochs{twice}"

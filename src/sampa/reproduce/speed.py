@@ -50,7 +50,7 @@ EFFICIENT = (
 )
 TWO_DEVICES = (
     Contender("SAM", ONE, _with("sam")),
-    Contender("mSAM (m=2)", BOTH, _with("msam", BOTH, micro_batch_size=None, num_shards=2)),
+    Contender("mSAM (m=2)", BOTH, _with("msam", BOTH, num_shards=2)),
     Contender("SAMPa-0.2", BOTH, _with("sampa", BOTH)),
 )
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)

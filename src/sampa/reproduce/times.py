@@ -6,26 +6,29 @@ its first column too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from sampa.catalog import METHODS
+from sampa.names import ALIASES
 from sampa.reproduce import speed
 from sampa.reproduce.grids import EFFICIENT
 from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.reproduce.paper import Published, Value, published
+from sampa.reproduce.pictures import against_time
 from sampa.reproduce.request import Request
 from sampa.survey import measure
 
+TIME = "time of a step / SAM's"
 RATIO_UNIT = "median of the ratios of interleaved steps, ± their standard deviation"
 DEVICES = "SAMPa on two devices, one process and one thread each; the others on one"
 
 
 def two_devices(request: Request) -> Outcome:
     found = speed.session("two-devices", request)
-    row = "time of a step / SAM's"
     known = published("tab-two-devices")
-    entries = ratio_entries(row, found, relative(known, "Time/Epoch (s)", "SAM"), "SAM")
+    entries = ratio_entries(TIME, found, relative(known, "Time/Epoch (s)", "SAM"), "SAM")
     about = f"{found['about']}; SAM on one device, mSAM with 2 shards and SAMPa on two"
     return _outcome("tab-two-devices", TITLES["tab-two-devices"], request, about, entries, found)
 
@@ -38,11 +41,10 @@ def batch_time(request: Request) -> Outcome:
     )
     about = f"{found['about'].split(',')[0]}, SGD, one device; {found['about'].split('; ')[-1]}"
     outcome = _outcome("tab-batch-time", TITLES["tab-batch-time"], request, about, entries, found)
+    sizes = [float(entry.column) for entry in entries]
     lines = [
-        Line("ours", [float(e.column) for e in entries], [e.ours.mean for e in entries]),
-        Line(
-            "paper", [float(e.column) for e in entries], [e.paper.mean for e in entries if e.paper]
-        ),
+        Line("ours", sizes, [entry.ours.mean for entry in entries]),
+        Line("paper", sizes, [entry.paper.mean for entry in entries if entry.paper]),
     ]
     note = "A line through the origin would mean that a half batch takes half the time."
     title = "Time of a batch against its size"
@@ -56,7 +58,7 @@ def memory(request: Request) -> Outcome:
     theirs = relative(known, "Memory (MiB)", "SAM")
     row = "peak memory of a device / SAM's"
     values = {name: n / found["bytes"]["SAM"] for name, n in found["bytes"].items()}
-    entries = [Entry(row, name, {0: v}, theirs.get(name)) for name, v in values.items()]
+    entries = [Entry(row, name, {0: v}, theirs.get(name), "count") for name, v in values.items()]
     about = f"{found['about'].split(';')[0]}; {DEVICES}"
     outcome = _outcome("tab-memory", TITLES["tab-memory"], request, about, entries, found)
     unit = "peak bytes of all living tensors in a step, counted, as a multiple of SAM's"
@@ -66,32 +68,43 @@ def memory(request: Request) -> Outcome:
 def efficiency_figure(request: Request) -> Outcome:
     """Sequential gradients, counted, and time, measured."""
     found = speed.session("efficiency", request)
-    counts = {
-        name: measure(m, METHODS[m.replace("-0.2", "")]).rounds for name, m in EFFICIENT.items()
-    }
-    entries = [Entry("sequential gradients", name, {0: n}) for name, n in counts.items()]
-    entries += time_entries(found)
+    entries = [*counted(), *timed(found)]
     about = f"{found['about']}; {DEVICES}"
     outcome = _outcome("fig-efficiency", TITLES["fig-efficiency"], request, about, entries, found)
-    return replace(outcome, charts=efficiency_charts(counts, found))
+    bars = (
+        _bars("sequential-gradients", "Sequential gradients a step", "gradients", counted()),
+        _bars("step-time", "Time of a step", TIME, timed(found)),
+    )
+    return replace(outcome, charts=bars)
 
 
-def time_entries(found: dict[str, Any]) -> list[Entry]:
+def efficiency_table(accuracy: Callable[[Request], Outcome], request: Request) -> Outcome:
+    """The accuracy of trained networks, with the counts and times of the figure."""
+    outcome, found = accuracy(request), speed.session("efficiency", request)
+    outcome = replace(
+        outcome,
+        about=f"{outcome.about}. Time: {found['about']}; {DEVICES}",
+        unit=f"test accuracy in %; time: {RATIO_UNIT}",
+        entries=(*outcome.entries, *counted(), *timed(found)),
+    )
+    return replace(outcome, charts=(against_time(outcome, "Accuracy", TIME),))
+
+
+def counted() -> list[Entry]:
+    """Sequential gradients of a step, by running each method."""
+    names = {label: ALIASES.get(method, method) for label, method in EFFICIENT.items()}
+    counts = {label: measure(name, METHODS[name]).rounds for label, name in names.items()}
+    return [Entry("sequential gradients", name, {0: n}, kind="count") for name, n in counts.items()]
+
+
+def timed(found: dict[str, Any]) -> list[Entry]:
     """Time ratios to SAM, with the paper's."""
     theirs = relative(published("tab-efficiency"), "Time/Epoch (s)", "SAM")
-    return ratio_entries("time of a step / SAM's", found, theirs, "SAM")
+    return ratio_entries(TIME, found, theirs, "SAM")
 
 
-def efficiency_charts(counts: dict[str, float], found: dict[str, Any]) -> tuple[Chart, ...]:
-    times = {name: speed.middle(r) for name, r in speed.ratios(found["seconds"], "SAM").items()}
-    return (
-        _bars("sequential-gradients", "Sequential gradients a step", "gradients", counts),
-        _bars("step-time", "Time of a step", "time / SAM's", times),
-    )
-
-
-def _bars(name: str, title: str, axis: str, values: dict[str, float]) -> Chart:
-    lines = [Line(label, [0.0], [value]) for label, value in values.items()]
+def _bars(name: str, title: str, axis: str, entries: list[Entry]) -> Chart:
+    lines = [Line(entry.column, [0.0], [entry.ours.mean]) for entry in entries]
     return Chart(name, title, axis, "", lines, kind="bars")
 
 

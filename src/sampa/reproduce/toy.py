@@ -67,7 +67,9 @@ def carry_out(request: Request) -> Outcome:
         about=f"f(x) = ‖x‖² in {DIMENSIONS} dimensions, ‖x_0‖ = 1, η = ρ = {LR:g}, {STEPS} updates",
         label=known.label,
         claim=known.claim,
-        unit=f"root mean square of ‖x_t‖ over the last {TAIL} updates",
+        unit=f"root mean square of ‖x_t‖ over the last {TAIL} updates, "
+        "mean ± standard deviation over seeds",
+        decimals=4,
         entries=tuple(
             Entry(
                 "distance to the minimum",

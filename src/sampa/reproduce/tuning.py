@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
 
 from sampa.reproduce.plan import Choice, Scale
-from sampa.reproduce.settings import DEFAULT, images, one_rho
+from sampa.reproduce.settings import DEFAULT, glue_run, images, one_rho
+from sampa.train.method import BASE_NAMES
 from sampa.train.run import Run
 
 SEED = 1000  # reported seeds count from 0
@@ -22,16 +25,20 @@ class Grid:
     """What is tried.
 
     Attributes:
-        noise: Percent of wrong labels.
-        lrs: Learning rates, tried with SGD and with SAM at the default ρ.
-        rhos: Radii, tried at the best of them.
-        methods: The methods that a radius is judged by, each with the ρ it gets for SAM's.
+        title: What the runs are named after.
+        run: From scale and choice to what is trained.
+        lrs: Learning rates, tried with the base optimizer and with SAM at the default ρ.
+        rhos: Radii, tried at the best of them; none leaves ρ to the run.
+        judges: The methods that a radius is judged by.
+        base: What the base optimizer is called.
     """
 
-    noise: int
+    title: str
+    run: Callable[[Scale, Choice], Run]
     lrs: tuple[float, ...]
-    rhos: tuple[float, ...]
-    methods: tuple[str, ...]
+    rhos: tuple[float, ...] = ()
+    judges: tuple[str, ...] = ("sam", "sampa-0.2")
+    base: str = "sgd"
 
 
 @dataclass(frozen=True)
@@ -45,22 +52,24 @@ class Trial:
 
     @property
     def key(self) -> str:
-        return f"{self.method}-lr{self.lr:g}" + (
-            "" if self.method == "sgd" else f"-rho{self.rho:g}"
-        )
+        """A folder's name."""
+        rho = "" if self.method in BASE_NAMES else f"-rho{self.rho:g}"
+        return f"{self.method}-lr{self.lr:g}{rho}"
 
 
+def _noisy(noise: int) -> Callable[[Scale, Choice], Run]:
+    return lambda scale, choice: one_rho(images(scale, choice, noise=noise))
+
+
+LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
 GRIDS: dict[str, dict[Scale, Grid]] = {
-    "clean": {
-        "cpu": Grid(0, (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4), ("sam",)),
-    },
+    "clean": {"cpu": Grid("noise0", images, LRS, RHOS, judges=("sam",))},
     "noise": {
-        "cpu": Grid(40, (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4), ("sam", "sampa-0.2")),
-        "smoke": Grid(40, (0.05, 0.1), (0.1, 0.2), ("sam",)),
+        "cpu": Grid("noise40", _noisy(40), LRS, RHOS),
+        "smoke": Grid("noise40", _noisy(40), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
     },
-    "noise80": {
-        "cpu": Grid(80, (0.02, 0.05, 0.1), (0.01, 0.05, 0.1, 0.2), ("sam", "sampa-0.2")),
-    },
+    "noise80": {"cpu": Grid("noise80", _noisy(80), LRS, (0.01, 0.05, 0.1, 0.2))},
+    "glue": {"cpu": Grid("glue", partial(glue_run, task="mrpc"), (5e-5, 2e-4), base="adamw")},
 }
 
 Scores = Callable[[list[Trial]], list[float]]
@@ -74,26 +83,28 @@ class Tuned:
     choice: Choice
     scores: dict[str, float]
 
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 def tune(name: str, scale: Scale, score: Scores) -> Tuned | None:
     """Choose from a grid; None where a scale has none (the paper's values are used there)."""
     grid = GRIDS.get(name, {}).get(scale)
     if grid is None:
         return None
-    by_lr = {
-        lr: [_trial(scale, grid, m, lr, DEFAULT.rho) for m in ("sgd", "sam")] for lr in grid.lrs
-    }
+    first = (grid.base, "sam")
+    by_lr = {lr: [_trial(scale, grid, m, lr) for m in first] for lr in grid.lrs}
     scores = _scored(by_lr, score)
     lr = _best(by_lr, scores)
-    by_rho = {rho: [_trial(scale, grid, m, lr, rho) for m in grid.methods] for rho in grid.rhos}
+    if not grid.rhos:
+        return Tuned(Choice(lr, DEFAULT.rho), scores)
+    by_rho = {rho: [_trial(scale, grid, m, lr, rho) for m in grid.judges] for rho in grid.rhos}
     scores |= _scored(by_rho, score)
     return Tuned(Choice(lr, _best(by_rho, scores)), scores)
 
 
-def _trial(scale: Scale, grid: Grid, method: str, lr: float, rho: float) -> Trial:
-    run = images(scale, Choice(lr, rho), noise=grid.noise)
-    run = one_rho(run) if grid.noise else run
-    name = f"tuning-{scale}-noise{grid.noise}"
+def _trial(scale: Scale, grid: Grid, method: str, lr: float, rho: float = DEFAULT.rho) -> Trial:
+    run, name = grid.run(scale, Choice(lr, rho)), f"tuning-{scale}-{grid.title}"
     return Trial(method, lr, rho, replace(run, name=name, method=method, seed=SEED))
 
 

@@ -24,13 +24,14 @@ class DataSpec:
 
     Attributes:
         name: cifar10, cifar100, digits, imagenet, or glue/<task>.
-        size: Image side after averaging down; None keeps the original.
-        subset: Number of training images drawn from the training set; None takes all.
+        size: Image side after averaging down (None keeps the original), or tokens after which text
+            is cut.
+        subset: Number of training samples drawn from the training set; None takes all.
         upscale: Image side that the model sees, by bicubic interpolation.
         augment: Random crops after padding with 4 pixels, and horizontal flips.
         label_noise: Share of training labels replaced by another class.
         human_labels: A column of CIFAR-10N in place of the clean labels.
-        validation: Share of the training images held back for choosing the model.
+        validation: Share of the training samples held back for choosing the model.
     """
 
     name: str

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
+from sampa.checks import require
 from sampa.noise import derive_seed
+from sampa.train.data.draws import permutation
 from sampa.train.data.glue import GlueTask, find_task, load_glue
 from sampa.train.data.metrics import glue_metrics, predictions
+from sampa.train.data.splits import train_validation_split
 from sampa.train.data.text_batches import (
+    MAX_LENGTH,
     EncodedText,
     TextBatches,
     TextEvalBatches,
@@ -27,11 +32,15 @@ from sampa.train.run import Run
 
 @dataclass(frozen=True)
 class TextTask:
-    """A GLUE task. Models are judged on the development set: GLUE's test labels are not public."""
+    """A GLUE task. Models are judged on the development set: GLUE's test labels are not public.
+
+    Attributes:
+        held_out: Text by split, with the samples of it that count; None means all.
+    """
 
     task: GlueTask
     batches: TextBatches
-    development: EncodedText
+    held_out: dict[str, tuple[EncodedText, np.ndarray | None]]
     label_smoothing: float
     eval_batch_size: int = 64
 
@@ -63,7 +72,7 @@ class TextTask:
         device = next(model.parameters()).device
         outputs: list[Tensor] = []
         labels: list[Tensor] = []
-        for batch in TextEvalBatches(self.development, None, self.eval_batch_size):
+        for batch in TextEvalBatches(*self.held_out[split], self.eval_batch_size):
             outputs.append(_logits(model, {k: v.to(device) for k, v in batch.items()}).cpu())
             labels.append(batch["labels"])
         scores = glue_metrics(
@@ -85,11 +94,27 @@ def open_text_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) 
     """The GLUE task of a run, tokenized for its model."""
     task = find_task(run.data.name.removeprefix("glue/"))
     tokenizer = load_tokenizer(_tokenizer_folder(run))
-    train = encode(load_glue(data_dir, task.name, "train"), tokenizer)
-    development = encode(load_glue(data_dir, task.name, task.development[0]), tokenizer)
+    longest = run.data.size or MAX_LENGTH
+    train, development = (
+        encode(load_glue(data_dir, task.name, split), tokenizer, longest)
+        for split in ("train", task.development[0])
+    )
+    kept, held_back = _split(len(train), run)
     seed = derive_seed(run.seed, "batches")
-    batches = TextBatches(train, None, run.batch_size, seed, shard, shards)
-    return TextTask(task, batches, development, run.label_smoothing)
+    batches = TextBatches(train, kept, run.batch_size, seed, shard, shards)
+    test = (development, None)
+    # Where nothing is held back, nothing is chosen: the scores only show how a run gets on.
+    validation = (train, held_back) if len(held_back) else test
+    return TextTask(task, batches, {"validation": validation, "test": test}, run.label_smoothing)
+
+
+def _split(n: int, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """The samples to train on and those held back, out of the run's part of them."""
+    size = n if run.data.subset is None else run.data.subset
+    require("subset", size, 1 <= size <= n, f"between 1 and the {n} samples there are")
+    part = np.arange(n) if size == n else np.sort(permutation(n, 0, "subset")[:size])
+    kept, held_back = train_validation_split(size, run.data.validation, run.seed)
+    return part[kept], part[held_back]
 
 
 def _tokenizer_folder(run: Run) -> Path:

@@ -16,6 +16,7 @@ from sampa.checks import require
 from sampa.train.data.glue import TextData
 from sampa.train.data.plans import Plan, Sequential, Shuffled, checked_indices
 
+MAX_LENGTH = 128  # tokens, as for BERT on GLUE
 MULTIPLE = 8  # batches are padded to a multiple of this, which suits the hardware
 
 TextBatch = dict[str, Tensor]
@@ -74,7 +75,7 @@ class EncodedText:
         return self.starts[index + 1] - self.starts[index]
 
 
-def encode(data: TextData, tokenizer: Tokenizer, max_length: int = 128) -> EncodedText:
+def encode(data: TextData, tokenizer: Tokenizer, max_length: int = MAX_LENGTH) -> EncodedText:
     """Tokenize a whole data set, once.
 
     Args:
