@@ -10,7 +10,9 @@ from sampa.train.models.small import MLP
 from sampa.train.models.wide_resnet import wrn
 
 TEXT = {"bert-base", "bert-mini", "minilm"}
-IMAGE = [name for name in MODELS if name not in TEXT and name != "vit-b-16"]
+# Those that take any number of channels; trained weights and ViT have three.
+THREE_CHANNELS = ("vit-b-16", "efficientnet-lite0-imagenet")
+IMAGE = [name for name in MODELS if name not in TEXT and name not in THREE_CHANNELS]
 SMALL = ["mlp", "conv3", "resnet8", "resnet20", "wrn-28-2", "efficientnet-lite0"]
 SIZES = {"mlp": 8, "wrn-28-10": 8, "wrn-28-10-sampa-script": 8, "resnet50": 64}
 
