@@ -13,6 +13,7 @@ COMMANDS = {
     "compare": "run a grid of methods and seeds, and print mean ± std",
     "eval": "evaluate a finished run's checkpoint again",
     "report": "make one HTML page from finished runs",
+    "bench": "measure what SAMPa gains on this machine",
     "demo": "compare SGD, SAM and SAMPa on digits, in a minute or two",
     "methods": "list all methods with their cost and defaults",
 }
