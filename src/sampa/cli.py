@@ -14,6 +14,7 @@ COMMANDS = {
     "reproduce": "run one of the paper's tables or figures, and compare with its values",
     "eval": "evaluate a finished run's checkpoint again",
     "report": "make one HTML page from finished runs",
+    "bench": "measure what SAMPa gains on this machine",
     "demo": "compare SGD, SAM and SAMPa on digits, in a minute or two",
     "methods": "list all methods with their cost and defaults",
 }

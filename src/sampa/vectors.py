@@ -20,7 +20,8 @@ from torch import Tensor
 from sampa.packing import Layout, Packing, Pattern
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
-CHUNK = 1 << 16  # elements
+# How many numbers are summed in their own precision, along a norm and along a product.
+ROW, CHUNK = 1 << 15, 1 << 18
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 
@@ -101,11 +102,21 @@ def pack(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
 
 def global_norm(tensors: Sequence[Tensor]) -> float:
     """One norm over several tensors; half precision is summed in float32."""
-    norms = [n for (t,) in _merged([(t,) for t in tensors]) for n in map(_norm, _chunks(t))]
+    norms = [n for (t,) in _merged([(t,) for t in tensors]) for n in _norms(t.reshape(-1))]
     if not norms:
         return 0.0
-    total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(_stacked(norms))
-    return total.item()
+    if len(norms) == 1 and norms[0].numel() == 1:
+        return norms[0].item()
+    device = norms[0].device
+    return torch.linalg.vector_norm(torch.cat([n.to(device, torch.float64) for n in norms])).item()
+
+
+def _norms(t: Tensor) -> list[Tensor]:
+    """The norms of its pieces: over millions of numbers float32 would lose digits."""
+    dtype = torch.float32 if t.dtype in LOW_PRECISION else None
+    whole = t.numel() - t.numel() % ROW
+    pieces = [t[:whole].view(-1, ROW), t[whole:].view(1, -1)]
+    return [torch.linalg.vector_norm(p, dim=1, dtype=dtype) for p in pieces if p.numel()]
 
 
 def dot(a: Vector, b: Vector) -> float:
@@ -115,7 +126,9 @@ def dot(a: Vector, b: Vector) -> float:
     terms = [
         torch.dot(*parts) for s, t in pairs for parts in zip(_chunks(s), _chunks(t), strict=True)
     ]
-    return _stacked(terms).sum().item() if terms else 0.0
+    if not terms:
+        return 0.0
+    return torch.stack([term.to("cpu", torch.float64) for term in terms]).sum().item()
 
 
 def _both(a: Vector, b: Vector) -> list[tuple[Tensor, Tensor]]:
@@ -141,18 +154,9 @@ def _merged(rows: Sequence[tuple[Tensor, ...]]) -> Sequence[tuple[Tensor, ...]]:
 
 
 def _chunks(t: Tensor) -> tuple[Tensor, ...]:
-    """Pieces that are summed in their own precision: over millions float32 loses digits."""
+    """Pieces that are summed in their own precision."""
     t = t.reshape(-1)
     return (t.to(torch.float32) if t.dtype in LOW_PRECISION else t).split(CHUNK)
-
-
-def _norm(t: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(t)
-
-
-def _stacked(numbers: Sequence[Tensor]) -> Tensor:
-    device = numbers[0].device
-    return torch.stack([n.to(device, torch.float64) for n in numbers])
 
 
 def cosine(a: Vector, b: Vector) -> float:

@@ -35,7 +35,7 @@ def model_update(m: Optimizer, x: Weights, g: Weights) -> tuple[Optimizer, Weigh
 
 
 def norm(v: Weights) -> float:
-    return torch.linalg.vector_norm(torch.cat([t.flatten() for t in v])).item()
+    return torch.linalg.vector_norm(torch.cat([t.flatten() for t in v])[None], dim=1).item()
 
 
 def ascend(x: Weights, g: Weights, rho: float) -> Weights:

@@ -23,6 +23,7 @@ from sampa.names import find_method
 
 Step = Callable[[], Any]
 
+
 LATE_EPOCH = 6  # SAF and MESA only add their term to the loss after their first epochs
 
 
@@ -98,13 +99,25 @@ def bare_sgd(bench: Bench) -> Step:
     return step
 
 
+@dataclass
+class MethodStep:
+    """One call of `optimizer.step`."""
+
+    optimizer: sampa.SharpnessAware
+    loss_fn: Callable[[Any], Tensor | sampa.Loss]
+    batches: Iterator[Any]
+
+    def __call__(self) -> Tensor:
+        return self.optimizer.step(self.loss_fn, next(self.batches))
+
+
 def with_method(
     bench: Bench,
     method: str,
     place: Place = Place.ONE_DEVICE,
     loss: Callable[[nn.Module, Any], Tensor | sampa.Loss] = training_loss,
     **options: Any,
-) -> Step:
+) -> MethodStep:
     """A step of one of our methods."""
     model = bench.model()
     branches = bench.ranks if place is Place.BRANCHES else 1
@@ -112,29 +125,38 @@ def with_method(
     executor = sampa.Serial(model) if alone else sampa.distribute(model, branches)
     optimizer = find_method(method)(bench.optimizer(model), executor=executor, **options)
     optimizer.set_epoch(LATE_EPOCH)
-    batches = bench.batches(halves=place is Place.HALF_BATCHES)
     network: Any = executor.model
-    loss_fn = partial(loss, network)
-    return lambda: optimizer.step(loss_fn, next(batches))
+    batches = bench.batches(halves=place is Place.HALF_BATCHES)
+    return MethodStep(optimizer, partial(loss, network), batches)
+
+
+@dataclass
+class OtherSAM:
+    """SAM of the package pytorch_optimizer, as its documentation says to use it."""
+
+    model: Any
+    base: Optimizer
+    loss: Callable[[Any, Any], Tensor]
+    batches: Iterator[Any]
+
+    def __post_init__(self) -> None:
+        from pytorch_optimizer import SAM
+
+        kept = ("lr", "momentum", "weight_decay", "fused")
+        options = {name: self.base.defaults[name] for name in kept if name in self.base.defaults}
+        self.optimizer: Any = SAM(self.model.parameters(), type(self.base), rho=0.05, **options)
+
+    def __call__(self) -> None:
+        batch = next(self.batches)
+        self.loss(self.model, batch).backward()
+        self.optimizer.first_step(zero_grad=True)
+        self.loss(self.model, batch).backward()
+        self.optimizer.second_step(zero_grad=True)
 
 
 def other_sam(bench: Bench) -> Step:
-    """SAM of the package pytorch_optimizer, as its documentation says to use it."""
-    from pytorch_optimizer import SAM
-
-    model, batches = bench.model(), bench.batches()
-    base = bench.optimizer(model)
-    options = {k: v for k, v in base.defaults.items() if k in ("lr", "momentum", "weight_decay")}
-    optimizer: Any = SAM(model.parameters(), type(base), rho=0.05, fused=True, **options)
-
-    def step() -> None:
-        batch = next(batches)
-        training_loss(model, batch).backward()
-        optimizer.first_step(zero_grad=True)
-        training_loss(model, batch).backward()
-        optimizer.second_step(zero_grad=True)
-
-    return step
+    model = bench.model()
+    return OtherSAM(model, bench.optimizer(model), training_loss, bench.batches())
 
 
 def contenders(*, all_methods: bool = True) -> list[Contender]:

@@ -6,64 +6,74 @@ is worth more than two averages.
 
 from __future__ import annotations
 
-import os
-import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
 
-from sampa.bench.contenders import Bench, Contender, Place, Step
+from sampa.bench.contenders import Bench, Contender, MethodStep, Place, Step, contenders
+from sampa.bench.problems import Problem
+from sampa.execution.parallel import Parallel
+
+WARM_UP = 3
 
 Seconds = dict[str, list[float]]
 """The time of a step for each contender, one entry per round."""
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The median of paired ratios with its quartiles."""
+class Counts:
+    """What a step does, exactly.
 
-    median: float
-    low: float
-    high: float
+    Attributes:
+        rounds: Gradients one after the other.
+        probes: Gradients.
+        gradient_bytes: Sent by each rank.
+        header_bytes: Sent beside them: the loss.
+    """
+
+    rounds: int
+    probes: int
+    gradient_bytes: int = 0
+    header_bytes: int = 0
 
 
-def ratio(seconds: Seconds, above: str, below: str) -> Ratio:
-    """How long a step of `above` takes in steps of `below`."""
-    paired = [a / b for a, b in zip(seconds[above], seconds[below], strict=True)]
-    low, median, high = statistics.quantiles(paired, n=4)
-    return Ratio(median, low, high)
+@dataclass
+class Measured:
+    """What one rank saw; `seconds` are those of the slowest rank."""
 
-
-def pin_to_core(rank: int) -> None:
-    """One core for each rank, where there are enough and the system lets us choose."""
-    if hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    seconds: Seconds
+    counts: dict[str, Counts] = field(default_factory=dict)
 
 
 def measure(
-    bench: Bench,
-    taking_part: Sequence[Contender],
+    rank: int,
+    ranks: int,
+    device: torch.device,
+    problem: Problem,
+    base: str,
+    names: tuple[str, ...],
     rounds: int,
-    warm_up: int = 3,
-    tell: Callable[[int], None] = lambda done: None,
-) -> Seconds:
-    """Let all contenders make turns, interleaved; every rank calls it and gets the same result."""
+) -> Measured:
+    """Let contenders make turns, interleaved; a program for every rank."""
+    bench = Bench(problem, base, device, rank, ranks)
+    taking_part = [c for c in contenders() if c.name in names]
     steps = [_prepared(bench, contender) for contender in taking_part]
-    times = torch.zeros(rounds, len(steps), dtype=torch.float64)
-    for number in range(-warm_up, rounds):
+    times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=device)
+    for number in range(-WARM_UP, rounds):
         for column, (contender, step) in enumerate(zip(taking_part, steps, strict=True)):
             elapsed = _turn(bench, contender, step)
             if number >= 0:
                 times[number, column] = elapsed / contender.steps
-        tell(number + 1)
-    if bench.ranks > 1:  # a step lasts until the last rank is done
+        _tell(rank, number + 1, rounds)
+    if ranks > 1:  # a step lasts until the last rank is done
         dist.all_reduce(times, op=dist.ReduceOp.MAX)
     columns = times.T.tolist()
-    return {c.name: column for c, column in zip(taking_part, columns, strict=True)}
+    seconds = {c.name: column for c, column in zip(taking_part, columns, strict=True)}
+    counted = {c.name: _counted(step) for c, step in zip(taking_part, steps, strict=True)}
+    return Measured(seconds, {name: c for name, c in counted.items() if c is not None})
 
 
 def _prepared(bench: Bench, contender: Contender) -> Step | None:
@@ -84,6 +94,27 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
     return time.perf_counter() - start
 
 
+def _counted(step: Step | None) -> Counts | None:
+    """What one more step does; every rank that takes part makes it."""
+    if not isinstance(step, MethodStep):
+        return None
+    executor = step.optimizer.executor
+    traffic = executor.traffic if isinstance(executor, Parallel) else None
+    if traffic is not None:
+        traffic.gradient_bytes = traffic.header_bytes = 0
+    step()
+    last = step.optimizer.last
+    assert last is not None
+    sent = (0, 0) if traffic is None else (traffic.gradient_bytes, traffic.header_bytes)
+    return Counts(last.rounds, last.probes, *sent)
+
+
 def _wait_for_device(device: torch.device) -> None:
     if device.type != "cpu":
         torch.get_device_module(device).synchronize()
+
+
+def _tell(rank: int, done: int, rounds: int) -> None:
+    if rank == 0 and sys.stderr.isatty():
+        end = "\n" if done == rounds else "\r"
+        print(f"round {max(done, 0)} of {rounds}", end=end, file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from sampa.report.view import PageView
@@ -13,6 +13,14 @@ from sampa.report.view import PageView
 
 def render(view: PageView) -> str:
     """The page. All text is escaped; only our own script may run."""
+    script = Markup(template("sort.js").render())
+    return template("page.html.j2").render(
+        view=view, script=script, script_hash=script_hash(script)
+    )
+
+
+def template(name: str) -> Template:
+    """A template of this package; what it is given is escaped."""
     environment = Environment(
         loader=PackageLoader("sampa.report"),
         autoescape=True,
@@ -20,10 +28,7 @@ def render(view: PageView) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = Markup(environment.get_template("sort.js").render())
-    return environment.get_template("page.html.j2").render(
-        view=view, script=script, script_hash=script_hash(script)
-    )
+    return environment.get_template(name)
 
 
 def script_hash(script: str) -> str:

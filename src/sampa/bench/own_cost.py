@@ -1,0 +1,148 @@
+"""What a step costs beyond its gradients, which are free here: a function hands them out."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+import sampa
+from sampa.bench.contenders import MethodStep, OtherSAM, Step
+from sampa.bench.counting import Counter
+from sampa.bench.problems import Problem
+from sampa.names import find_method
+
+SIZES = (10**5, 10**6, 10**7, 10**8)
+FLOAT = 4
+LEAST_BYTES = {
+    # The base optimizer's step reads x, m and G and writes x and m.
+    "base": 5 * FLOAT,
+    # Two norms and a product (4), x saved (2), moved (3) and copied back (2).
+    "sam": (5 + 4 + 2 + 3 + 2) * FLOAT,
+    # The same (9), a second move (with momentum, 4) and return (2), the mix (3).
+    "sampa": (5 + 4 + 2 + 3 + 2 + 4 + 2 + 3) * FLOAT,
+}
+"""Bytes per parameter that a step with momentum moves if it makes no copy to be safe."""
+
+
+class FreeGradients(nn.Module):
+    """Parameters whose loss is constant and whose gradients are there already."""
+
+    def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList([torch.randn(*shape) for shape in shapes])
+        self.gradients = [torch.randn_like(p) for p in self.weights]
+
+    def forward(self, _batch: Any = None) -> Tensor:
+        return _HandOut.apply(self.gradients, *self.weights)
+
+    def base(self) -> Optimizer:
+        return SGD(self.parameters(), lr=1e-6, momentum=0.9, weight_decay=5e-4, fused=True)
+
+    def size(self) -> int:
+        return sum(p.numel() for p in self.weights)
+
+
+class _HandOut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradients: list[Tensor], *weights: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.gradients
+
+
+@dataclass(frozen=True)
+class OwnCost:
+    """What one step costs beyond its gradients, in one process with fused SGD and momentum."""
+
+    parameters: int
+    kernels: int
+    bytes_per_parameter: float
+    milliseconds: float
+
+
+def own_costs(
+    _rank: int, _ranks: int, device: torch.device, problem: Problem
+) -> list[dict[str, Any]]:
+    """For the network's parameters, and for growing numbers of them; a program for one rank."""
+    shapes = [tuple(p.shape) for p in problem.network(device).parameters()]
+    found = [asdict(own_cost(m, shapes, 50)) | {"method": m} for m in LEAST_BYTES]
+    if find_spec("pytorch_optimizer") is not None:
+        found.append(
+            {
+                "method": "pytorch_optimizer_sam",
+                "parameters": found[0]["parameters"],
+                "kernels": None,
+                "bytes_per_parameter": None,
+                "milliseconds": other_sams_time(shapes, 50),
+            }
+        )
+    for size in SIZES:
+        found += [
+            asdict(own_cost(m, even_shapes(size), 5)) | {"method": m} for m in ("sam", "sampa")
+        ]
+    return found
+
+
+def own_cost(method: str, shapes: Sequence[Sequence[int]], repeats: int = 20) -> OwnCost:
+    """Of one of our methods."""
+    model = FreeGradients(shapes)
+    optimizer = find_method(method)(model.base(), executor=sampa.Serial(model))
+    step, gradient = MethodStep(optimizer, model, repeat(())), gradient_of(model)
+    for _ in range(2):  # SAMPa's first call makes no update
+        step()
+    assert optimizer.last is not None
+    probes = optimizer.last.probes
+    with Counter() as whole:
+        step()
+    with Counter() as free:
+        gradient()
+    return OwnCost(
+        parameters=model.size(),
+        kernels=whole.kernels - probes * free.kernels,
+        bytes_per_parameter=(whole.bytes - probes * free.bytes) / model.size(),
+        milliseconds=time_beyond(step, gradient, probes, repeats),
+    )
+
+
+def other_sams_time(shapes: Sequence[Sequence[int]], repeats: int = 20) -> float:
+    """Milliseconds beyond its two gradients of pytorch_optimizer's SAM."""
+    model = FreeGradients(shapes)
+    step = OtherSAM(model, model.base(), FreeGradients.forward, repeat(()))
+    return time_beyond(step, gradient_of(model), 2, repeats)
+
+
+def gradient_of(model: FreeGradients) -> Step:
+    def gradient() -> None:
+        model.zero_grad()
+        model().backward()
+
+    return gradient
+
+
+def time_beyond(step: Step, gradient: Step, probes: int, repeats: int) -> float:
+    """Milliseconds of a step less those of its gradients, measured in turns."""
+    times = [_milliseconds(step) - probes * _milliseconds(gradient) for _ in range(repeats + 2)]
+    return statistics.median(times[2:])
+
+
+def _milliseconds(work: Step) -> float:
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1e3
+
+
+def even_shapes(parameters: int, tensors: int = 50) -> list[tuple[int, ...]]:
+    """So many parameters in tensors of equal size."""
+    return [(parameters // tensors,)] * tensors
