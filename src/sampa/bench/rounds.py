@@ -60,23 +60,33 @@ def measure(
     """Let contenders make turns, interleaved; a program for every rank."""
     bench = Bench(problem, base, device, rank, ranks)
     taking_part = [c for c in contenders() if c.name in names]
-    steps = [_prepared(bench, contender) for contender in taking_part]
-    times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=device)
+    steps = [prepared(bench, contender) for contender in taking_part]
+    seconds = take_turns(bench, taking_part, steps, rounds)
+    counted = {c.name: _counted(step) for c, step in zip(taking_part, steps, strict=True)}
+    return Measured(seconds, {name: c for name, c in counted.items() if c is not None})
+
+
+def take_turns(
+    bench: Bench,
+    taking_part: Sequence[Contender],
+    steps: Sequence[Step | None],
+    rounds: int,
+) -> Seconds:
+    """The seconds of prepared contenders, the same on every rank."""
+    times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=bench.device)
     for number in range(-WARM_UP, rounds):
         for column, (contender, step) in enumerate(zip(taking_part, steps, strict=True)):
             elapsed = _turn(bench, contender, step)
             if number >= 0:
                 times[number, column] = elapsed / contender.steps
-        _tell(rank, number + 1, rounds)
-    if ranks > 1:  # a step lasts until the last rank is done
+        _tell(bench.rank, number + 1, rounds)
+    if bench.ranks > 1:  # a step lasts until the last rank is done
         dist.all_reduce(times, op=dist.ReduceOp.MAX)
     columns = times.T.tolist()
-    seconds = {c.name: column for c, column in zip(taking_part, columns, strict=True)}
-    counted = {c.name: _counted(step) for c, step in zip(taking_part, steps, strict=True)}
-    return Measured(seconds, {name: c for name, c in counted.items() if c is not None})
+    return {c.name: column for c, column in zip(taking_part, columns, strict=True)}
 
 
-def _prepared(bench: Bench, contender: Contender) -> Step | None:
+def prepared(bench: Bench, contender: Contender) -> Step | None:
     """This rank's part in it; None if it only waits."""
     takes_part = bench.rank == 0 or contender.place is not Place.ONE_DEVICE
     return contender.make(bench) if takes_part else None

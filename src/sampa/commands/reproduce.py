@@ -10,14 +10,13 @@ from typing import Annotated
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import Positional, Suppress, arg
+from tyro.conf import Positional, arg
 
 from sampa.checks import require
 from sampa.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.reproduce.plan import SCALES, Scale
 from sampa.reproduce.render import conditions, terminal_tables
 from sampa.reproduce.request import Request, Unfinished
-from sampa.reproduce.speed import measure_here
 from sampa.reproduce.writing import write
 
 
@@ -37,7 +36,6 @@ class ReproduceArguments:
         record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
         plots: Also write each figure as SVG and PNG.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
-        measure: What the ranks of a measurement are started with.
     """
 
     experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
@@ -50,7 +48,6 @@ class ReproduceArguments:
     record: Path | None = None
     plots: bool = False
     data_dir: Path | None = None
-    measure: Annotated[str, Suppress] = ""
 
 
 def reproduce(arguments: Annotated[ReproduceArguments, arg(name="")]) -> int:
@@ -71,8 +68,6 @@ def reproduce(arguments: Annotated[ReproduceArguments, arg(name="")]) -> int:
     Args:
         arguments: What to reproduce and how.
     """
-    if arguments.measure:
-        return measure_here(arguments.measure, requested(arguments))
     console = Console()
     if arguments.list or not arguments.experiment:
         console.print(experiment_table())

@@ -15,16 +15,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import sampa
 from sampa.bench.contenders import Bench, Contender, Place, Step, bare_sgd, with_method
 from sampa.bench.problems import Problem, detailed_loss
-from sampa.bench.rounds import measure, pin_to_core
+from sampa.bench.ranks import on_ranks
+from sampa.bench.rounds import prepared, take_turns
 from sampa.reproduce.memory import peak_bytes
 from sampa.reproduce.plan import Scale
 from sampa.reproduce.request import Request
 from sampa.train.folder import RunFolder, conditions
-from sampa.train.launch import end_with_launcher, is_launched, launch, set_threads
-from sampa.train.ranks import is_first, rank, wait_for_all, world_size
+from sampa.train.ranks import is_distributed
 
 RANKS = 2
 ONE, BOTH = Place.ONE_DEVICE, Place.BRANCHES
@@ -84,68 +83,43 @@ SESSIONS = {
 def session(name: str, request: Request) -> dict[str, Any]:
     """What a session measured: "seconds" and "bytes" by contender, "about" and "conditions".
 
-    It is measured once, on two processes of this machine.
-
-    Raises:
-        OSError: If one of them failed.
+    It is measured once, on two processes of this machine (one at the scale for tests).
     """
     folder = RunFolder(request.folder(f"speed-{name}"))
-    if request.scale == "smoke":
-        _hold(name, request)
     found = folder.read("measured.json")
     if found is None:
-        arguments = ["reproduce", "--measure", name, "--scale", request.scale]
-        code = launch(RANKS, [*arguments, "--out", str(request.out)])
-        found = folder.read("measured.json")
-        if code or found is None:
-            raise OSError(f"measuring {name} on {RANKS} processes ended with code {code}")
+        ranks = 1 if request.scale == "smoke" else RANKS
+        found = _alone(name) if ranks == 1 else on_ranks(hold, ranks, name, request.scale)[0]
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write("measured.json", found)
     return found
 
 
-def measure_here(name: str, request: Request) -> int:
-    """One rank's part of a session.
-
-    Raises:
-        ValueError: If this is not one of several ranks.
-    """
-    if not is_launched():
-        raise ValueError(f"--measure needs {RANKS} processes; run sampa reproduce ID instead")
-    end_with_launcher()
-    set_threads(1)
-    pin_to_core(rank())
-    _hold(name, request)
-    wait_for_all()
-    return 0
+def _alone(name: str) -> dict[str, Any]:
+    return hold(0, 1, torch.device("cpu"), name, "smoke")
 
 
-def _hold(name: str, request: Request) -> None:
-    """Let all contenders make their turns, and write down what they took."""
+def hold(rank: int, ranks: int, device: torch.device, name: str, scale: Scale) -> dict[str, Any]:
+    """Let all contenders of a session make their turns; a program for every rank."""
     meeting = SESSIONS[name]
-    problem, rounds = meeting.problems[request.scale], meeting.rounds[request.scale]
-    sampa.distribute(torch.nn.Linear(1, 1))  # lets the ranks meet before the first turn
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    bench = Bench(problem, "sgd", device, rank(), world_size())
-    seconds = measure(bench, meeting.contenders, rounds)
-    memory = _peaks(bench, meeting.contenders)
-    if is_first():
-        folder = RunFolder(request.folder(f"speed-{name}"))
-        folder.path.mkdir(parents=True, exist_ok=True)
-        about = f"{problem.model}, batches of {problem.batch_size}; {rounds} rounds"
-        found = {"about": about, "seconds": seconds, "bytes": memory, "conditions": conditions()}
-        folder.write("measured.json", found)
+    problem, rounds = meeting.problems[scale], meeting.rounds[scale]
+    bench = Bench(problem, "sgd", device, rank, ranks)
+    steps = [prepared(bench, contender) for contender in meeting.contenders]
+    seconds = take_turns(bench, meeting.contenders, steps, rounds)
+    return {
+        "about": f"{problem.model}, batches of {problem.batch_size}; {rounds} rounds",
+        "seconds": seconds,
+        "bytes": dict(zip(seconds, _peaks(steps), strict=True)),
+        "conditions": {**conditions(), "processes": ranks},
+    }
 
 
-def _peaks(bench: Bench, contenders: Sequence[Contender]) -> dict[str, float]:
-    """The peak of the rank that needs most."""
-    peaks: list[int] = []
-    for contender in contenders:
-        takes_part = bench.rank == 0 or contender.place is not ONE
-        peaks.append(peak_bytes(contender.make(bench)) if takes_part else 0)
-        wait_for_all()
-    found = torch.tensor(peaks, dtype=torch.float64)
-    if bench.ranks > 1:
+def _peaks(steps: Sequence[Step | None]) -> list[float]:
+    """The peak of each contender on the rank that needs most."""
+    found = torch.tensor([0 if s is None else peak_bytes(s) for s in steps], dtype=torch.float64)
+    if is_distributed():
         dist.all_reduce(found, op=dist.ReduceOp.MAX)
-    return dict(zip([c.name for c in contenders], found.tolist(), strict=True))
+    return found.tolist()
 
 
 def ratios(seconds: dict[str, list[float]], below: str) -> dict[str, dict[int, float]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from sampa.reproduce.plan import Choice, Scale
@@ -61,6 +60,10 @@ def _noisy(noise: int) -> Callable[[Scale, Choice], Run]:
     return lambda scale, choice: one_rho(images(scale, choice, noise=noise))
 
 
+def _mrpc(scale: Scale, choice: Choice) -> Run:
+    return glue_run(scale, "mrpc", choice)
+
+
 LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
 GRIDS: dict[str, dict[Scale, Grid]] = {
     "clean": {"cpu": Grid("noise0", images, LRS, RHOS, judges=("sam",))},
@@ -69,7 +72,7 @@ GRIDS: dict[str, dict[Scale, Grid]] = {
         "smoke": Grid("noise40", _noisy(40), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
     },
     "noise80": {"cpu": Grid("noise80", _noisy(80), LRS, (0.01, 0.05, 0.1, 0.2))},
-    "glue": {"cpu": Grid("glue", partial(glue_run, task="mrpc"), (5e-5, 2e-4), base="adamw")},
+    "glue": {"cpu": Grid("glue", _mrpc, (5e-5, 2e-4), base="adamw")},
 }
 
 Scores = Callable[[list[Trial]], list[float]]
