@@ -99,7 +99,7 @@ _ALL = (
             "tab-glue",
             "fine-tuning BERT on GLUE: AdamW, SAM, SAMPa-0, SAMPa-0.1",
             grids.glue,
-            ("glue",),
+            (),
             seeds=3,
         ),
         "days on 2 GPUs",

@@ -137,7 +137,7 @@ def glue(scale: Scale, choices: Choices) -> Plan:
     found: list[Cell] = []
     runs: list[Run] = []
     for task in GLUE_ROWS if scale == "paper" else ("rte", "mrpc"):
-        runs.append(glue_run(scale, task, choices.get("glue")))
+        runs.append(glue_run(scale, task))
         rows = GLUE_ROWS[task] if scale != "smoke" else ((GLUE_ROWS[task][0][0], "accuracy"),)
         found += [Cell(n, runs[-1].changed(method=m), rows) for n, m in methods.items()]
     pairs = (*chain(tuple(methods)), ("SAMPa-0.1", "SAM"))

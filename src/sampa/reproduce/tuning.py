@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sampa.reproduce.plan import Choice, Scale
-from sampa.reproduce.settings import DEFAULT, glue_run, images, one_rho
-from sampa.train.method import BASE_NAMES
+from sampa.reproduce.settings import DEFAULT, images, one_rho
 from sampa.train.run import Run
 
 SEED = 1000  # reported seeds count from 0
@@ -26,18 +25,16 @@ class Grid:
     Attributes:
         title: What the runs are named after.
         run: From scale and choice to what is trained.
-        lrs: Learning rates, tried with the base optimizer and with SAM at the default ρ.
-        rhos: Radii, tried at the best of them; none leaves ρ to the run.
+        lrs: Learning rates, tried with SGD and with SAM at the default ρ.
+        rhos: Radii, tried at the best of them.
         judges: The methods that a radius is judged by.
-        base: What the base optimizer is called.
     """
 
     title: str
     run: Callable[[Scale, Choice], Run]
     lrs: tuple[float, ...]
-    rhos: tuple[float, ...] = ()
+    rhos: tuple[float, ...]
     judges: tuple[str, ...] = ("sam", "sampa-0.2")
-    base: str = "sgd"
 
 
 @dataclass(frozen=True)
@@ -52,16 +49,12 @@ class Trial:
     @property
     def key(self) -> str:
         """A folder's name."""
-        rho = "" if self.method in BASE_NAMES else f"-rho{self.rho:g}"
+        rho = "" if self.method == "sgd" else f"-rho{self.rho:g}"
         return f"{self.method}-lr{self.lr:g}{rho}"
 
 
 def _noisy(noise: int) -> Callable[[Scale, Choice], Run]:
     return lambda scale, choice: one_rho(images(scale, choice, noise=noise))
-
-
-def _mrpc(scale: Scale, choice: Choice) -> Run:
-    return glue_run(scale, "mrpc", choice)
 
 
 LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
@@ -72,7 +65,6 @@ GRIDS: dict[str, dict[Scale, Grid]] = {
         "smoke": Grid("noise40", _noisy(40), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
     },
     "noise80": {"cpu": Grid("noise80", _noisy(80), LRS, (0.01, 0.05, 0.1, 0.2))},
-    "glue": {"cpu": Grid("glue", _mrpc, (5e-5, 2e-4), base="adamw")},
 }
 
 Scores = Callable[[list[Trial]], list[float]]
@@ -95,12 +87,9 @@ def tune(name: str, scale: Scale, score: Scores) -> Tuned | None:
     grid = GRIDS.get(name, {}).get(scale)
     if grid is None:
         return None
-    first = (grid.base, "sam")
-    by_lr = {lr: [_trial(scale, grid, m, lr) for m in first] for lr in grid.lrs}
+    by_lr = {lr: [_trial(scale, grid, m, lr) for m in ("sgd", "sam")] for lr in grid.lrs}
     scores = _scored(by_lr, score)
     lr = _best(by_lr, scores)
-    if not grid.rhos:
-        return Tuned(Choice(lr, DEFAULT.rho), scores)
     by_rho = {rho: [_trial(scale, grid, m, lr, rho) for m in grid.judges] for rho in grid.rhos}
     scores |= _scored(by_rho, score)
     return Tuned(Choice(lr, _best(by_rho, scores)), scores)
