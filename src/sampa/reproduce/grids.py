@@ -62,7 +62,12 @@ def _networks(scale: Scale, choices: Choices, classes: int) -> Plan:
         found.append(Cell(TWICE, twice, ((row, "accuracy"),)))
     about = described(images(scale, choices.get("clean"), classes=classes))
     about += f"; networks: {', '.join(NETWORKS[scale])}"
-    return Plan(about, tuple(found), (*STEPS, (TWICE, "SGD")), average=len(NETWORKS[scale]) > 1)
+    return Plan(
+        about,
+        tuple(found),
+        (*STEPS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2")),
+        average=len(NETWORKS[scale]) > 1,
+    )
 
 
 def _by_network(
