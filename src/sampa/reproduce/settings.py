@@ -105,7 +105,7 @@ def glue_run(scale: Scale, task: str) -> Run:
     small = recipes.glue_cpu(task)
     return replace(
         small,
-        data=replace(small.data, size=48, subset=160, validation=0.25),
+        data=replace(small.data, size=48, subset=600, validation=0.2),
         base=replace(small.base, lr=1e-4),
         epochs=2,
         batch_size=8,

@@ -6,6 +6,7 @@ slows the machine slows them all. Here are the paper's contenders, and the sessi
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -101,6 +102,7 @@ def _alone(name: str) -> dict[str, Any]:
 
 def hold(rank: int, ranks: int, device: torch.device, name: str, scale: Scale) -> dict[str, Any]:
     """Let all contenders of a session make their turns; a program for every rank."""
+    busy = round(os.getloadavg()[0], 1)  # of others, before we begin
     meeting = SESSIONS[name]
     problem, rounds = meeting.problems[scale], meeting.rounds[scale]
     bench = Bench(problem, "sgd", device, rank, ranks)
@@ -110,7 +112,7 @@ def hold(rank: int, ranks: int, device: torch.device, name: str, scale: Scale) -
         "about": f"{problem.model}, batches of {problem.batch_size}; {rounds} rounds",
         "seconds": seconds,
         "bytes": dict(zip(seconds, _peaks(steps), strict=True)),
-        "conditions": {**conditions(), "processes": ranks},
+        "conditions": {**conditions(), "processes": ranks, "load average": busy},
     }
 
 
