@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,12 @@ def traffic_by_step(run: Run) -> list[Traffic]:
 RUN = Run(steps=6, net=net_without_noise)
 
 
-@pytest.mark.parametrize("bucket_mb", [0.001, 25])
-def test_a_step_on_two_branches_sends_one_gradient_and_one_loss(bucket_mb: float) -> None:
-    for counted in run_ranks(2, traffic_by_step, replace(RUN, distribute={"bucket_mb": bucket_mb})):
+WAYS = [{}, {"shared_memory": False}, {"shared_memory": False, "bucket_mb": 0.001}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_step_on_two_branches_sends_one_gradient_and_one_loss(way: dict[str, Any]) -> None:
+    for counted in run_ranks(2, traffic_by_step, replace(RUN, distribute=way)):
         assert [t.gradient_bytes for t in counted[1:]] == [ONE_GRADIENT] * 5
         assert [t.header_bytes for t in counted[1:]] == [ONE_LOSS] * 5
 

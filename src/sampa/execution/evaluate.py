@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
+from torch.autograd.profiler import record_function
 
 from sampa.batches import split
 from sampa.layers import Layers
@@ -61,11 +62,11 @@ class Snapshot:
         trainable = [p for p in weights if p.requires_grad]
         self._save(trainable)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), record_function("sampa.move"):
                 move(weights)
             yield
         finally:
-            with torch.no_grad():
+            with torch.no_grad(), record_function("sampa.restore"):
                 copy_(trainable, self._saved)
             torch.clear_autocast_cache()  # cast copies of the moved weights
 
@@ -141,6 +142,7 @@ class Evaluator:
             self.layers.watched(),
             self._wanting(probe.wrt if may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.backward and wanted),
+            record_function("sampa.gradient"),
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.profiler import record_function
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.agreement import Agreement
@@ -182,9 +183,10 @@ class Parallel:
         self.exchange.begin(gathers=gathers, averages=averages)
         loss = self._backward(probe, first + number, evaluator)
         self._statistics.note(wave)
-        gradients = (
-            self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
-        )
+        with record_function("sampa.exchange"):
+            gradients = (
+                self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
+            )
         alone = not exchanges and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
         return [Answer.to(*answer) for answer in zip(wave, gradients, losses, strict=True)]

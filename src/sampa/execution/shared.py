@@ -97,7 +97,9 @@ class SharedMemoryExchange:
         layout = packing.layout(pattern)
         if layout is None:
             return Vector([None] * len(pattern))
-        return Vector.packed(self._row(branch, layout.dtype)[: layout.size].clone(), layout)
+        buffer = layout.take()
+        buffer.flat.copy_(self._row(branch, layout.dtype)[: layout.size])
+        return Vector.packed(buffer)
 
     def _row(self, branch: int, dtype: torch.dtype) -> Tensor:
         return self._memory.rows[branch].view(dtype)
