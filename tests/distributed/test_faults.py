@@ -72,14 +72,17 @@ def test_a_rank_that_does_not_respond_is_given_up_after_the_timeout() -> None:
     assert "Timed out" in waiting
 
 
-def end_early_on_one_rank() -> None:
-    session = Session(Run(distribute={"timeout": 4}))
+def end_early_on_one_rank(branches: int) -> None:
+    make = sampa.SAMPa if branches == 2 else sampa.SAM
+    session = Session(Run(make=make, distribute={"branches": branches, "timeout": 4}))
     session.advance(5 + rank())
     session.executor.model.eval()
 
 
-def test_a_loader_that_ends_early_on_one_rank_is_an_error_on_all() -> None:
-    for message in messages(2, end_early_on_one_rank):
+@pytest.mark.parametrize("branches", [1, 2])
+def test_a_loader_that_ends_early_on_one_rank_is_an_error_on_all(branches: int) -> None:
+    """Data sets of different lengths come to the same."""
+    for message in messages(2, end_early_on_one_rank, branches):
         assert "lost the other ranks: one of them stopped, made another number of" in message
 
 
