@@ -156,12 +156,37 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
 
 
 def _join(device: torch.device, timeout: datetime.timedelta) -> None:
+    _stay_on_this_machine()
+    options: dict[str, Any] = {"timeout": timeout}
+    store = _local_store(timeout)
+    if store is not None:
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        options |= {"store": store, "rank": rank, "world_size": world}
     if device.type == "cuda":
-        dist.init_process_group("nccl", timeout=timeout, device_id=device)
+        dist.init_process_group("nccl", device_id=device, **options)
     else:
-        _stay_on_this_machine()
-        dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", **options)
     atexit.register(_leave)
+
+
+def _local_store(timeout: datetime.timedelta) -> dist.TCPStore | None:
+    """Where ranks of one machine meet, open to it alone: torch's own store listens everywhere.
+
+    None where a launcher has a store already, or the ranks meet elsewhere.
+    """
+    has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if has_store or os.environ.get("MASTER_ADDR") not in ("127.0.0.1", "localhost"):
+        return None
+    port, is_first = int(os.environ["MASTER_PORT"]), os.environ["RANK"] == "0"
+    listener = socket.create_server(("127.0.0.1", port)).detach() if is_first else None
+    return dist.TCPStore(
+        "127.0.0.1",
+        port,
+        int(os.environ["WORLD_SIZE"]),
+        is_master=is_first,
+        timeout=timeout,
+        master_listen_fd=listener,
+    )
 
 
 def _leave() -> None:
