@@ -300,6 +300,7 @@ class SharpnessAware(Optimizer):
             accumulate=self.accumulate,
             scaler=self.scaler,
             devices=frozenset(p.device for p in weights),
+            step=self._progress.calls,
         )
 
     def _packing_of(self, weights: list[Tensor]) -> Packing:

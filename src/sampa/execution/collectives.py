@@ -27,8 +27,9 @@ class Traffic:
 
     Attributes:
         gradient_bytes: Gradients.
-        header_bytes: Losses, and which parameters took part where that may vary.
-        check_bytes: Fingerprints of weights and batches, sent once in many rounds.
+        header_bytes: Losses, fingerprints of batches, and which parameters took part where that may
+            vary.
+        check_bytes: Fingerprints of weights, sent once in many rounds.
     """
 
     gradient_bytes: int = 0
@@ -42,6 +43,7 @@ class Groups:
 
     mesh: DeviceMesh
     traffic: Traffic = field(default_factory=Traffic)
+    step: int = 0  # the call of optimizer.step that the ranks are in, for messages
 
     def __post_init__(self) -> None:
         self.branch_group = self.mesh.get_group("branch")
@@ -104,10 +106,10 @@ class Groups:
     def lost(self) -> RuntimeError:
         """What to raise when the other ranks cannot be reached."""
         return RuntimeError(
-            f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}) lost the "
-            "other ranks: one of them stopped, made another number of steps, or was silent for "
-            "longer than the timeout of sampa.distribute; look for the first error in the "
-            "output of the others"
+            f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}), step "
+            f"{self.step}: lost the other ranks: one of them stopped, made another number of "
+            "steps, or was silent for longer than the timeout of sampa.distribute; look for the "
+            "first error in the output of the others"
         )
 
     def _gather(

@@ -101,6 +101,7 @@ class Evaluator:
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
         accumulate: Micro-batches per probe.
         scaler: Scales the loss where gradients would underflow in half precision.
+        step: The number of the call of `step`, over all sessions of a run.
     """
 
     loss_fn: LossFn
@@ -113,6 +114,7 @@ class Evaluator:
     accumulate: int = 1
     scaler: GradScaler | None = None
     devices: frozenset[torch.device] = field(default_factory=frozenset)
+    step: int = 0
 
     def backward(
         self,
