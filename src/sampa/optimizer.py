@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
+from torch.autograd.profiler import record_function
 from torch.optim import Optimizer
 
 from sampa import scaling, states
@@ -160,7 +161,8 @@ class SharpnessAware(Optimizer):
                 evaluator = self._evaluator(weights, loss_fn, batch)
                 update = self._run_method(weights, evaluator, journal)
             if update is not None and update.gradient is not None:
-                self._apply(update.gradient, update, weights)
+                with record_function("sampa.update"):
+                    self._apply(update.gradient, update, weights)
         finally:
             self._snapshot.invalidate()
         self._finish(update, batch, journal)
@@ -298,6 +300,7 @@ class SharpnessAware(Optimizer):
             accumulate=self.accumulate,
             scaler=self.scaler,
             devices=frozenset(p.device for p in weights),
+            step=self._progress.calls,
         )
 
     def _packing_of(self, weights: list[Tensor]) -> Packing:

@@ -12,19 +12,41 @@ from typing import TypeGuard
 
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 Entries = Sequence[Tensor | None]
 Pattern = tuple[bool, ...]
 """Which entries of a vector are there."""
 
+MOST_KEPT = 4  # buffers of a layout that wait to be used again ...
+LARGEST_KEPT = 1 << 25  # ... if they are not larger than this, in bytes
+
+
+class Buffer:
+    """Memory for one vector.
+
+    Attributes:
+        flat: All of it.
+        views: Its parts, one for each entry that is there. They are for work in place only: whoever
+            keeps one would see another vector in it later.
+    """
+
+    def __init__(self, flat: Tensor, views: Sequence[Tensor], layout: Layout) -> None:
+        self.flat = flat
+        self.views = views
+        self.layout = layout
+        self._uses_when_free = _uses(flat)
+
+    def is_free(self) -> bool:
+        """Whether nobody looks at this memory any more, not even through a view."""
+        return self._uses_when_free > 0 and _uses(self.flat) == self._uses_when_free
+
 
 class Layout:
-    """Where the tensors of a vector lie in a flat buffer.
+    """Where the tensors of a vector lie in a buffer.
 
     Attributes:
         pattern: Which entries of the vector are there; the others have no memory.
-        size: The number of elements of the buffer.
+        size: The number of elements of a buffer.
     """
 
     def __init__(self, like: Entries) -> None:
@@ -32,32 +54,44 @@ class Layout:
         self.pattern: Pattern = tuple(t is not None for t in like)
         self.size = sum(t.numel() for t in present)
         self.dtype, self.device = present[0].dtype, present[0].device
-        self._shapes = [torch.empty(t.shape, device="meta") for t in present]
-        strides = [gradient_stride(t) for t in present]
-        row_major = all(s == t.stride() for s, t in zip(strides, self._shapes, strict=True))
-        self._strides = None if row_major else strides
+        self._shapes = [(t.shape, gradient_stride(t), t.numel()) for t in present]
+        # On a GPU the caching allocator does this.
+        is_small = self.size * self.dtype.itemsize <= LARGEST_KEPT
+        self._keeps = is_small and self.device.type == "cpu"
+        self._kept: list[Buffer] = []
 
-    def pack(self, entries: Entries) -> Tensor:
-        """A copy of the entries in a buffer of their own."""
-        if self._strides is None:
-            return _flatten_dense_tensors([t for t in entries if t is not None])
+    def take(self) -> Buffer:
+        """Memory for a vector, with anything in it.
+
+        The first touch of fresh memory takes longer than what is then done with it, so a few
+        buffers are kept and used again when nobody looks at them any more.
+        """
+        for buffer in self._kept:
+            if buffer.is_free():
+                return buffer
         flat = torch.empty(self.size, dtype=self.dtype, device=self.device)
-        present = [t for t in entries if t is not None]
-        torch._foreach_copy_(list(self._views(flat)), present)
-        return flat
+        buffer = Buffer(flat, self.views(flat), self)
+        if self._keeps and len(self._kept) < MOST_KEPT:
+            self._kept.append(buffer)
+        return buffer
 
-    def unpack(self, flat: Tensor) -> tuple[Tensor | None, ...]:
-        """The entries as views of a buffer."""
-        views = iter(self._views(flat))
-        return tuple(next(views) if there else None for there in self.pattern)
+    def pack(self, entries: Entries) -> Buffer:
+        """A copy of the entries."""
+        buffer = self.take()
+        torch._foreach_copy_(list(buffer.views), [t for t in entries if t is not None])
+        return buffer
 
-    def _views(self, flat: Tensor) -> Sequence[Tensor]:
-        if self._strides is None:
-            return _unflatten_dense_tensors(flat, self._shapes)
+    def entries(self, views: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+        """The views in their places, None elsewhere."""
+        remaining = iter(views)
+        return tuple(next(remaining) if there else None for there in self.pattern)
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """The parts of a buffer, one for each entry that is there."""
         views, offset = [], flat.storage_offset()
-        for shape, stride in zip(self._shapes, self._strides, strict=True):
-            views.append(flat.as_strided(shape.shape, stride, offset))
-            offset += shape.numel()
+        for shape, stride, count in self._shapes:
+            views.append(flat.as_strided(shape, stride, offset))
+            offset += count
         return views
 
 
@@ -94,6 +128,12 @@ def gradient_stride(p: Tensor) -> tuple[int, ...]:
     """The layout that autograd and DDP give a gradient: its parameter's, if it has no gaps."""
     dense = torch.empty_like(p, device="meta").stride() == p.stride()
     return p.stride() if dense else torch.empty(p.shape, device="meta").stride()
+
+
+def _uses(t: Tensor) -> int:
+    """How many tensors share its memory; 0 where this torch cannot tell."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    return 0 if count is None else count(t.untyped_storage()._cdata)
 
 
 def _kind(p: Tensor) -> tuple[object, ...]:

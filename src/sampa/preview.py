@@ -8,7 +8,7 @@ state, and the copy is dropped.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,8 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
     def move(weights: Weights) -> None:
         # A step may write into its gradients (foreach SGD with Nesterov does): hand it a copy.
-        set_gradients(weights, g.clone())
+        copy = g.clone()
+        set_gradients(weights, copy.borrowed())
         with borrowed_state(base):
             _unhooked_step(base)
         clear_gradients(weights)
@@ -63,7 +64,7 @@ def momentum(base: Optimizer, weights: Weights) -> Vector | None:
     return Vector(buffers) if any(b is not None for b in buffers) else None
 
 
-def set_gradients(weights: Weights, g: Vector) -> None:
+def set_gradients(weights: Weights, g: Iterable[Tensor | None]) -> None:
     """Put g where torch optimizers look for gradients."""
     for p, gradient in zip(weights, g, strict=True):
         p.grad = gradient

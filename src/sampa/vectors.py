@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sampa.packing import Layout, Packing, Pattern
+from sampa.packing import Buffer, Layout, Packing, Pattern
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 # How many numbers are summed in their own precision, along a norm and along a product.
@@ -29,28 +29,40 @@ Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 class Vector:
     """One tensor (or None) per parameter, with its global L2 norm."""
 
-    __slots__ = ("_norm", "_tensors", "flat", "layout")
+    __slots__ = ("_buffer", "_norm", "_tensors", "flat")
 
     def __init__(self, tensors: Sequence[Tensor | None]) -> None:
         self.flat: Tensor | None = None
-        self.layout: Layout | None = None
+        self._buffer: Buffer | None = None
         self._tensors: tuple[Tensor | None, ...] | None = tuple(tensors)
         self._norm: float | None = None
 
     @classmethod
-    def packed(cls, flat: Tensor, layout: Layout) -> Vector:
+    def packed(cls, buffer: Buffer) -> Vector:
         """The vector that lies in a buffer."""
         v = cls(())
-        v.flat, v.layout, v._tensors = flat, layout, None
+        v.flat = buffer.flat.detach()  # by this the buffer knows that it is in use
+        v._buffer, v._tensors = buffer, None
         return v
+
+    @property
+    def layout(self) -> Layout | None:
+        """How it lies in its buffer; None if it has none."""
+        return None if self._buffer is None else self._buffer.layout
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         if self._tensors is None:
             assert self.flat is not None
             assert self.layout is not None
-            self._tensors = self.layout.unpack(self.flat)
+            self._tensors = self.layout.entries(self.layout.views(self.flat))
         return self._tensors
+
+    def borrowed(self) -> tuple[Tensor | None, ...]:
+        """Its tensors for a moment: nobody may keep one beyond the life of this vector."""
+        if self._buffer is None or self._tensors is not None:
+            return self.tensors
+        return self._buffer.layout.entries(self._buffer.views)
 
     @property
     def pattern(self) -> Pattern:
@@ -64,6 +76,9 @@ class Vector:
 
     def __len__(self) -> int:
         return len(self.pattern)
+
+    def __reduce__(self) -> tuple[type[Vector], tuple[list[Tensor | None]]]:
+        return Vector, (list(self.tensors),)
 
     @property
     def norm(self) -> float:
@@ -80,11 +95,15 @@ class Vector:
     def map(self, function: Callable[[Tensor], Tensor]) -> Vector:
         """The vector of `function`, which works element by element, of every entry."""
         if self.flat is not None and self.layout is not None:
-            return Vector.packed(function(self.flat), self.layout)
+            buffer = self.layout.take()
+            buffer.flat.copy_(function(self.flat))
+            return Vector.packed(buffer)
         return Vector([None if t is None else function(t) for t in self.tensors])
 
     def clone(self) -> Vector:
-        return self.map(torch.clone)
+        if self.layout is None:
+            return self.map(torch.clone)
+        return self.map(lambda flat: flat)
 
     def storages(self) -> set[int]:
         """The pieces of memory that it lies in."""
@@ -95,9 +114,7 @@ class Vector:
 def pack(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
     """A vector of copies of the tensors, in one buffer if that is possible."""
     layout = packing.layout(tuple(t is not None for t in tensors))
-    if layout is None:
-        return Vector(tensors)
-    return Vector.packed(layout.pack(tensors), layout)
+    return Vector(tensors) if layout is None else Vector.packed(layout.pack(tensors))
 
 
 def global_norm(tensors: Sequence[Tensor]) -> float:
@@ -168,7 +185,9 @@ def cosine(a: Vector, b: Vector) -> float:
 def scale(v: Vector, factor: float) -> Vector:
     """factor · v."""
     if v.flat is not None and v.layout is not None:
-        return Vector.packed(v.flat * factor, v.layout)
+        buffer = v.layout.take()
+        torch.mul(v.flat, factor, out=buffer.flat)
+        return Vector.packed(buffer)
     present = [t for t in v if t is not None]
     return _fill(v, torch._foreach_mul(present, factor) if present else [])
 
@@ -178,7 +197,9 @@ def add(a: Vector, b: Vector, alpha: float = 1.0) -> Vector:
     buffers = _buffers(a, b)
     if buffers is not None:
         s, t, layout = buffers
-        return Vector.packed(torch.add(s, t, alpha=alpha), layout)
+        buffer = layout.take()
+        torch.add(s, t, alpha=alpha, out=buffer.flat)
+        return Vector.packed(buffer)
     both = [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
     sums: Iterator[Tensor] = iter(
         torch._foreach_add([s for s, _ in both], [t for _, t in both], alpha=alpha) if both else ()
@@ -208,7 +229,9 @@ def multiply(a: Vector, b: Vector) -> Vector:
     buffers = _buffers(a, b)
     if buffers is not None:
         s, t, layout = buffers
-        return Vector.packed(s * t, layout)
+        buffer = layout.take()
+        torch.mul(s, t, out=buffer.flat)
+        return Vector.packed(buffer)
     return Vector([None if s is None or t is None else s * t for s, t in zip(a, b, strict=True)])
 
 
@@ -265,7 +288,8 @@ def restrict_to(v: Vector, pattern: Vector) -> Vector:
 
 def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
-    present = [(w, t, c) for w, t, c in zip(weights, v, alphas, strict=True) if t is not None]
+    rows = zip(weights, v.borrowed(), alphas, strict=True)
+    present = [(w, t, c) for w, t, c in rows if t is not None]
     by_factor: dict[float, list[tuple[Tensor, Tensor]]] = {}
     for w, t, c in present:
         by_factor.setdefault(c, []).append((w, t))

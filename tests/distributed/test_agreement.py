@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,8 @@ from torch import Tensor
 
 import sampa
 from tests.distributed.failing import rank
-from tests.distributed.training import Run, Session
+from tests.distributed.training import Run, Session, cross_entropy
+from tests.problems import Batch, image_batches
 from tests.ranks import collect_ranks
 
 pytestmark = pytest.mark.dist
@@ -41,7 +44,9 @@ def test_a_bit_that_flipped_in_one_replica_is_found_by_name(
     branches: int, make: Callable[..., sampa.SharpnessAware], at: int
 ) -> None:
     for message in collect_ranks(2, train_and_disturb, branches, make, at, timeout=30):
-        assert "the replicas differ: 'head.weight' on rank(s) [1]" in message
+        assert re.search(
+            r"step \d+: the replicas differ: 'head.weight' on rank\(s\) \[1\]", message
+        )
 
 
 def test_a_bit_that_flipped_is_found_within_the_stated_number_of_rounds() -> None:
@@ -65,8 +70,29 @@ def train_in_own_order(branches: int) -> int:
 
 def test_branches_with_different_batches_are_told_at_the_first_exchange() -> None:
     for message in collect_ranks(2, train_in_own_order, 2, timeout=30):
-        assert "the branches got different batches (data rank 0)" in message
+        assert "step 1: the branches got different batches: those of rank(s) [1]" in message
         assert "sampler=executor.sampler(dataset)" in message
+
+
+def change_samples_at(step: int, change: str, options: dict[str, Any]) -> None:
+    """Train, and from some step on have rank 1 see its samples otherwise."""
+    session = Session(Run(distribute=options))
+
+    def loss_fn(batch: Batch) -> Tensor:
+        return cross_entropy(session.executor.model, batch)
+
+    for number, (x, y) in enumerate(image_batches(20)):
+        if rank() == 1 and number >= step:
+            x, y = (x.flip(0), y.flip(0)) if change == "order" else (x + 1e-6, y)
+        session.optimizer.step(loss_fn, (x, y))
+
+
+@pytest.mark.parametrize("change", ["order", "augmentation"])
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_samples_that_differ_are_told_in_the_very_step(change: str, shared_memory: bool) -> None:
+    options = {"shared_memory": shared_memory}
+    for message in collect_ranks(2, change_samples_at, 7, change, options, timeout=30):
+        assert "step 7: the branches got different batches: those of rank(s) [1]" in message
 
 
 def test_data_ranks_may_have_any_batches() -> None:

@@ -23,10 +23,12 @@ def assert_all_equal(run: Run) -> list[Outcome]:
     return outcomes
 
 
+@pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("lam", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("base", ["sgd-momentum", "adamw"])
-def test_two_ranks_match_serial_bitwise(base: str, lam: float) -> None:
-    assert_all_equal(Run(base=base, options={"lam": lam}))
+def test_two_ranks_match_serial_bitwise(base: str, lam: float, shared_memory: bool) -> None:
+    distribute = {"shared_memory": shared_memory}
+    assert_all_equal(Run(base=base, options={"lam": lam}, distribute=distribute))
 
 
 @pytest.mark.parametrize("base", ["sgd-nesterov-foreach", "rmsprop"])
@@ -36,7 +38,7 @@ def test_any_base_optimizer_looks_ahead_alike_on_two_ranks(base: str) -> None:
 
 @pytest.mark.parametrize("bucket_mb", [0.001, 0.01])
 def test_the_number_of_buckets_does_not_change_a_bit(bucket_mb: float) -> None:
-    assert_all_equal(Run(distribute={"bucket_mb": bucket_mb}))
+    assert_all_equal(Run(distribute={"bucket_mb": bucket_mb, "shared_memory": False}))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,9 @@ def channels_last_net() -> nn.Module:
     ).to(memory_format=torch.channels_last)
 
 
-def test_channels_last_weights_keep_their_layout_in_the_exchange() -> None:
-    assert_all_equal(Run(net=channels_last_net, distribute={"bucket_mb": 0.001}))
+@pytest.mark.parametrize("way", [{}, {"bucket_mb": 0.001, "shared_memory": False}], ids=str)
+def test_channels_last_weights_keep_their_layout_in_the_exchange(way: dict[str, Any]) -> None:
+    assert_all_equal(Run(net=channels_last_net, distribute=way))
 
 
 class OddStrides(nn.Module):

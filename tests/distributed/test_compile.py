@@ -11,6 +11,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -55,13 +56,17 @@ class Flat(nn.Module):
 
 
 def train_compiled(
-    net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
+    net: Callable[[], nn.Module],
+    compiled: Callable[[nn.Module, str], nn.Module],
+    backend: str,
+    shared_memory: bool = False,
 ) -> tuple[Outcome, int]:
     """Train, evaluate, train; with the number of graphs that were compiled."""
     # What torch's own compiler warns about is not what is tested here.
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in every rank
-    run = Run(net=lambda: compiled(net(), backend), distribute={"bucket_mb": 1})
+    way = {"shared_memory": True} if shared_memory else {"shared_memory": False, "bucket_mb": 1}
+    run = Run(net=lambda: compiled(net(), backend), distribute=way)
     session = Session(run)
     session.advance(8)
     session.executor.model.eval()
@@ -73,16 +78,15 @@ def train_compiled(
     return session.outcome(), graphs
 
 
-def assert_all_equal(
-    net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
-) -> None:
-    expected, _ = run_ranks(1, train_compiled, net, compiled, backend, timeout=PATIENCE)[0]
-    for outcome, _ in run_ranks(2, train_compiled, net, compiled, backend, timeout=PATIENCE):
+def assert_all_equal(*how: Any) -> None:
+    expected, _ = run_ranks(1, train_compiled, *how, timeout=PATIENCE)[0]
+    for outcome, _ in run_ranks(2, train_compiled, *how, timeout=PATIENCE):
         assert differences(outcome, expected) == []
 
 
-def test_a_compiled_model_matches_its_serial_run_bitwise() -> None:
-    assert_all_equal(small_net, wrapped, "aot_eager")
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_compiled_model_matches_its_serial_run_bitwise(shared_memory: bool) -> None:
+    assert_all_equal(small_net, wrapped, "aot_eager", shared_memory)
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def train_quietly(run: Run) -> None:
 def test_an_exception_on_one_rank_ends_the_other_within_seconds() -> None:
     survivor, culprit = messages(2, train_quietly, Run(loss=fail_on_one_rank))
     assert "a mistake in loss_fn" in culprit
-    assert "rank 0 (branch 0, data 0) lost the other ranks" in survivor
+    assert "rank 0 (branch 0, data 0), step " in survivor
 
 
 class SlowStart(nn.Module):
@@ -68,18 +68,21 @@ class SlowStart(nn.Module):
 
 def test_a_rank_that_does_not_respond_is_given_up_after_the_timeout() -> None:
     waiting = messages(2, train_quietly, Run(steps=3, net=SlowStart, distribute={"timeout": 4}))[0]
-    assert "rank 0 (branch 0, data 0) lost the other ranks" in waiting
+    assert "rank 0 (branch 0, data 0), step " in waiting
     assert "Timed out" in waiting
 
 
-def end_early_on_one_rank() -> None:
-    session = Session(Run(distribute={"timeout": 4}))
+def end_early_on_one_rank(branches: int) -> None:
+    make = sampa.SAMPa if branches == 2 else sampa.SAM
+    session = Session(Run(make=make, distribute={"branches": branches, "timeout": 4}))
     session.advance(5 + rank())
     session.executor.model.eval()
 
 
-def test_a_loader_that_ends_early_on_one_rank_is_an_error_on_all() -> None:
-    for message in messages(2, end_early_on_one_rank):
+@pytest.mark.parametrize("branches", [1, 2])
+def test_a_loader_that_ends_early_on_one_rank_is_an_error_on_all(branches: int) -> None:
+    """Data sets of different lengths come to the same."""
+    for message in messages(2, end_early_on_one_rank, branches):
         assert "lost the other ranks: one of them stopped, made another number of" in message
 
 

@@ -58,9 +58,10 @@ def train_spoiled(branch: int, factor: float, options: dict[str, Any]) -> list[A
     return seen
 
 
+@pytest.mark.parametrize("factor", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("branch", [0, 1])
-def test_both_ranks_skip_a_step_that_is_bad_on_one_branch(branch: int) -> None:
-    first, second = run_ranks(2, train_spoiled, branch, math.nan, {})
+def test_both_ranks_skip_a_step_that_is_bad_on_one_branch(branch: int, factor: float) -> None:
+    first, second = run_ranks(2, train_spoiled, branch, factor, {})
     assert [step["last"].skipped for step in first] == [False, False, True, False, False, False]
     assert differences(first, second) == []
 
@@ -78,6 +79,32 @@ def test_two_ranks_go_on_after_a_skip_as_one_process_does(branch: int) -> None:
     expected = run_ranks(1, train_spoiled, branch, math.nan, {})[0]
     for seen in run_ranks(2, train_spoiled, branch, math.nan, {}):
         assert differences(seen, expected) == []
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_a_loss_that_jumps_on_one_branch_is_taken_alike_by_all(branch: int) -> None:
+    """A large loss is no fault: nobody skips, and two ranks go where one process goes."""
+    (expected,) = run_ranks(1, train_spoiled, branch, 1e3, {"max_norm": 1.0})
+    for seen in run_ranks(2, train_spoiled, branch, 1e3, {"max_norm": 1.0}):
+        assert not any(step["last"].skipped for step in seen)
+        assert differences(seen, expected) == []
+
+
+def train_without_gradient(lam: float) -> list[Any]:
+    session = Session(Run(loss=no_slope, options={"lam": lam}))
+    session.advance(4)
+    return [p.detach().clone() for p in session.model.parameters()]
+
+
+def no_slope(model: nn.Module, batch: Batch) -> Tensor:
+    return 0.0 * cross_entropy(model, batch)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])
+def test_a_gradient_of_norm_zero_is_finite_and_the_same_on_both_ranks(lam: float) -> None:
+    first, second = run_ranks(2, train_without_gradient, lam)
+    assert all(p.isfinite().all() for p in first)
+    assert differences(first, second) == []
 
 
 def train_scaled(branch: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.dist
 
 WEIGHTS = sum(p.numel() for p in net_without_noise().parameters())
 ONE_GRADIENT = 4 * WEIGHTS
-ONE_LOSS = 8
+HEADER = 8 + 8  # the loss, and the fingerprint of the batch
 
 
 def traffic_by_step(run: Run) -> list[Traffic]:
@@ -33,11 +34,14 @@ def traffic_by_step(run: Run) -> list[Traffic]:
 RUN = Run(steps=6, net=net_without_noise)
 
 
-@pytest.mark.parametrize("bucket_mb", [0.001, 25])
-def test_a_step_on_two_branches_sends_one_gradient_and_one_loss(bucket_mb: float) -> None:
-    for counted in run_ranks(2, traffic_by_step, replace(RUN, distribute={"bucket_mb": bucket_mb})):
+WAYS = [{}, {"shared_memory": False}, {"shared_memory": False, "bucket_mb": 0.001}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_step_on_two_branches_sends_one_gradient_and_one_header(way: dict[str, Any]) -> None:
+    for counted in run_ranks(2, traffic_by_step, replace(RUN, distribute=way)):
         assert [t.gradient_bytes for t in counted[1:]] == [ONE_GRADIENT] * 5
-        assert [t.header_bytes for t in counted[1:]] == [ONE_LOSS] * 5
+        assert [t.header_bytes for t in counted[1:]] == [HEADER] * 5
 
 
 def test_the_first_step_of_sampa_sends_nothing() -> None:
@@ -63,7 +67,7 @@ def test_varying_use_of_parameters_costs_one_byte_each() -> None:
     run = replace(RUN, distribute={"find_unused_parameters": True}, net=net_without_noise)
     parameters = len(list(net_without_noise().parameters()))
     for counted in run_ranks(2, traffic_by_step, run):
-        assert [t.header_bytes for t in counted[1:]] == [ONE_LOSS + parameters] * 5
+        assert [t.header_bytes for t in counted[1:]] == [HEADER + parameters] * 5
 
 
 def test_sam_on_two_data_ranks_sends_two_gradients_a_step() -> None:

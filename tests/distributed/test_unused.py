@@ -48,9 +48,11 @@ def assert_all_equal(run: Run) -> None:
 
 
 @pytest.mark.parametrize("base", ["sgd-momentum", "adamw"])
-@pytest.mark.parametrize("bucket_mb", [0.001, 25])
-def test_a_layer_dropped_on_one_branch_matches_serial_bitwise(base: str, bucket_mb: float) -> None:
-    assert_all_equal(replace(RUN, base=base, distribute={**VARIES, "bucket_mb": bucket_mb}))
+@pytest.mark.parametrize("way", [{}, {"shared_memory": False, "bucket_mb": 0.001}], ids=str)
+def test_a_layer_dropped_on_one_branch_matches_serial_bitwise(
+    base: str, way: dict[str, Any]
+) -> None:
+    assert_all_equal(replace(RUN, base=base, distribute={**VARIES, **way}))
 
 
 def test_a_layer_dropped_in_some_micro_batches_matches_serial_bitwise() -> None:

@@ -26,7 +26,8 @@ def everything(out: Path, ended: Ended) -> Everything:
         "loop": [pair for pair in _flat(loop) if pair[0] != "seconds"],
         "best": {file.name: file.read_bytes() for file in best.glob("model.*")},
         "files": sorted(str(p.relative_to(out)) for p in out.rglob("*")),
-        **{f"at the end, rank {r}": place for r, place in enumerate(ended.places)},
+        # A session that finds a finished run comes to no place.
+        **{f"at the end, rank {r}": place for r, place in enumerate(ended.places) if place},
     }
 
 

@@ -44,12 +44,14 @@ class Ended:
         hit: The phase in which the watched rank was hit; "" if it was over before.
         places: What each rank that ended by itself says of where it was.
         output: What the ranks printed.
+        noticed: Seconds from the signal to the end of the ranks that were not hit.
     """
 
     codes: list[int]
     hit: str
     places: list[dict[str, Any]]
     output: str
+    noticed: float = 0.0
 
 
 def session(
@@ -72,14 +74,22 @@ def session(
     for process in ranks:
         process.start()
     sender.close()
+    noticed = 0.0
     hit = "" if blow is None else _strike(receiver, ranks, blow, marks)
-    if hit:
-        _end_those_who_never_met(ranks, marks)
+    struck = time.monotonic()
+    if blow is not None and hit:
+        others = {r: process for r, process in enumerate(ranks) if r not in blow.ranks}
+        _end_those_who_never_met(others, marks)
+        for process in others.values():
+            process.join(PATIENCE)
+        noticed = time.monotonic() - struck
+        _wake(ranks, blow)
     codes = [_exit_code(process) for process in ranks]
     places = [_read(scratch / f"place-{rank}.json") for rank in range(world)]
     if blow is not None and hit and blow.number == signal.SIGKILL:
         hit = marks.read(blow.ranks[0])  # what it did last
-    return Ended(codes, hit, places, (scratch / "output").read_text(errors="replace"))
+    output = (scratch / "output").read_text(errors="replace")
+    return Ended(codes, hit, places, output, noticed)
 
 
 def _strike(knocks: Connection, ranks: list[BaseProcess], blow: Blow, marks: Marks) -> str:
@@ -98,9 +108,17 @@ def _strike(knocks: Connection, ranks: list[BaseProcess], blow: Blow, marks: Mar
     return ""
 
 
-def _end_those_who_never_met(ranks: list[BaseProcess], marks: Marks) -> None:
+def _wake(ranks: list[BaseProcess], blow: Blow) -> None:
+    """Let ranks go on that were stopped."""
+    for rank in blow.ranks if blow.number == signal.SIGSTOP else ():
+        pid = ranks[rank].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGCONT)
+
+
+def _end_those_who_never_met(ranks: dict[int, BaseProcess], marks: Marks) -> None:
     """Do what a launcher does for ranks that wait to be joined by one that is dead."""
-    for rank, process in enumerate(ranks):
+    for rank, process in ranks.items():
         process.join(1)
         if process.is_alive() and marks.read(rank) == "start":
             process.kill()

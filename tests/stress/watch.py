@@ -16,6 +16,7 @@ import torch
 
 from sampa.batches import tensors_in
 from sampa.execution.collectives import Groups
+from sampa.execution.shared_memory import SharedMemory
 from sampa.optimizer import SharpnessAware
 from sampa.train import checkpoint
 from sampa.train.loop import Interrupted, Trainer
@@ -102,7 +103,7 @@ class Watch:
         self.around(Trainer, "_resume", "resume")
         self.around(SharpnessAware, "step", "step")
         self.around(Groups, "wait", "exchange")
-        self.around(Groups, "meet", "exchange")
+        self.around(SharedMemory, "wait", "exchange")
         self.around(Trainer, "_evaluate", "evaluation")
         self.around(checkpoint, "save", "save")
         self.around(checkpoint, "prune", "prune")

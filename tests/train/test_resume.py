@@ -189,3 +189,21 @@ def test_other_settings_that_are_allowed_reach_the_optimizer(tmp_path: Path) -> 
     carry_out(tiny_run(rho=0.4), tmp_path, resume=True, allow_changes=True)
     *_, last = sorted((tmp_path / "checkpoints").glob("step-*"))
     assert checkpoint.load(last).state["optimizer"]["sampa"]["settings"]["rho"] == 0.4
+
+
+def test_what_a_kill_left_over_is_gone_after_the_run(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path, save_every=1, keep=3)
+    (tmp_path / "result.json").unlink()
+    (tmp_path / "checkpoints" / ".step-000000003.doomed").mkdir()
+    carry_out(tiny_run(), tmp_path, resume=True, keep=1)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert [name.split("-")[0] for name in names] == ["best", "step"]
+
+
+def test_a_good_checkpoint_behind_a_damaged_one_is_kept_until_a_newer_one_is_there(
+    tmp_path: Path,
+) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=4, save_every=1)
+    damage(tmp_path / "checkpoints" / "step-000000004" / "model.safetensors")
+    carry_out(tiny_run(), tmp_path, resume=True, limit_steps=3, keep=1)  # no batch, nothing saved
+    assert (tmp_path / "checkpoints" / "step-000000003").exists()

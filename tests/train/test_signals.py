@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ranks import collect_ranks
 from tests.train.processes import run_ranks
 from tests.train.runs import Outcome, carry_out, outcome, tiny_run
 
@@ -52,6 +53,21 @@ def wait_for(path: Path, process: subprocess.Popen[str], timeout: float = 120) -
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < end, f"{path} did not appear within {timeout} s"
         time.sleep(0.01)
+
+
+LOOPBACK = "0100007F"  # 127.0.0.1, as Linux writes it
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses on which a process accepts connections."""
+    links = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    own = {link.removeprefix("socket:[").rstrip("]") for link in links if link[:6] == "socket"}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in own}
 
 
 def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
@@ -113,8 +129,10 @@ def test_ctrl_c_on_two_devices_saves_once_and_goes_on_bit_for_bit(
 ) -> None:
     process = start(tmp_path / "run", "--devices", "2")
     wait_for(tmp_path / "run" / "metrics.jsonl", process)
+    addresses = {a for pid in (process.pid, *ranks_of(process)) for a in listening(pid)}
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=60)
+    assert addresses == {LOOPBACK}
     assert process.returncode == 130, text
     lines = text.splitlines()
     assert all(line.startswith(("epoch ", "stopped at batch ")) for line in lines), text
@@ -192,3 +210,20 @@ def test_a_run_joins_the_ranks_of_torchrun(tmp_path: Path, whole: Outcome) -> No
         [*torchrun, *command, "--out", str(tmp_path / "run")], check=True, capture_output=True
     )
     assert outcome(tmp_path / "run", EPOCHS * BATCHES) == whole
+
+
+# ---- without the launcher --------------------------------------------------------------------
+
+
+def wait_for_the_launcher() -> None:
+    from sampa.train.launch import _LAUNCHER, end_with_launcher
+
+    os.environ[_LAUNCHER] = str(2**22 + 1)  # a process that cannot be: it ended before we began
+    end_with_launcher()
+    time.sleep(60)
+
+
+def test_a_rank_whose_launcher_died_before_it_began_ends_as_well() -> None:
+    start = time.monotonic()
+    assert collect_ranks(1, wait_for_the_launcher) == ["died without a word"]
+    assert time.monotonic() - start < 30

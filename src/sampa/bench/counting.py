@@ -33,7 +33,8 @@ class Counter(TorchDispatchMode):
 
 def _read(func: Any, args: Any, kwargs: Any) -> int:
     overwritten = _changed(func, args) if func.name().startswith(OVERWRITES) else []
-    return _size((args, kwargs)) - _size(overwritten)
+    given = {name: value for name, value in (kwargs or {}).items() if name != "out"}
+    return _size((args, given)) - _size(overwritten)
 
 
 def _written(func: Any, args: Any, result: Any) -> int:

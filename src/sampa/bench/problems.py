@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from sampa.checks import require
 from sampa.losses import Loss
+from sampa.names import unknown
 from sampa.train.models import MODELS, build
 
 TEXT = ("bert-mini", "bert-base", "minilm")
@@ -33,6 +34,8 @@ class Problem:
     batch_size: int
 
     def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise ValueError(unknown("model", self.model, MODELS))
         require("batch_size", self.batch_size, self.batch_size >= 2, ">= 2")
 
     def network(self, device: torch.device) -> nn.Module:

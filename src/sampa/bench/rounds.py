@@ -32,7 +32,7 @@ class Counts:
         rounds: Gradients one after the other.
         probes: Gradients.
         gradient_bytes: Sent by each rank.
-        header_bytes: Sent beside them: the loss.
+        header_bytes: Sent beside them: the loss, and the fingerprint of the batch.
     """
 
     rounds: int

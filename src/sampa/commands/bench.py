@@ -17,6 +17,7 @@ from sampa.bench.ranks import on_ranks
 from sampa.bench.results import advice, summary
 from sampa.bench.rounds import measure
 from sampa.bench.show import described, sheets
+from sampa.bench.timeline import draw, record
 from sampa.checks import require, require_choice
 from sampa.train.folder import conditions
 
@@ -34,6 +35,7 @@ def bench(
     advise: bool = False,
     json: Path | None = None,
     html: Path | None = None,
+    timeline: Path | None = None,
 ) -> int:
     """Measure steps of SGD, SAM, SAMPa and others on this machine, in turns.
 
@@ -59,6 +61,7 @@ def bench(
         advise: End with two sentences on what to use here.
         json: Write the results to this file.
         html: Write a page with the results to this file.
+        timeline: Write an SVG of one step of SAMPa on two ranks to this file.
     """
     require("rounds", rounds, rounds >= 1, ">= 1")
     require_choice("base", base, ("sgd", "adamw"))
@@ -77,6 +80,10 @@ def bench(
     if advise:
         console.print(advice(result), highlight=False)
     _write(result, json, html)
+    if timeline is not None:
+        spans = on_ranks(record, 2, problem, base)
+        title = f"One step of SAMPa on two ranks: {model}, batch {batch_size}"
+        timeline.write_text(draw(spans, title), encoding="utf-8")
     return 0
 
 

@@ -1,8 +1,8 @@
 """Ranks that should agree, compared: the weights bit for bit, and the batch across branches.
 
-The first exchange is checked, and one round in every so many. What goes wrong here goes wrong from
-the first step (a loader that shuffles differently on each rank, a checkpoint loaded on one rank
-only) or for good (a bit that flipped, a kernel that rounds at random): a sample is enough.
+Weights are compared at the first exchange and in one round of every so many: what goes wrong with
+them goes wrong from the first step (a checkpoint loaded on one rank only) or for good (a bit that
+flipped, a kernel that rounds at random). A fingerprint of each batch travels with its loss.
 """
 
 from __future__ import annotations
@@ -49,34 +49,53 @@ class Agreement:
         marks = [_fingerprint(p) for p in trained]
         mark = _batch_fingerprint(batch if self._groups.branches > 1 else None)
         found = self._groups.gather_checks(torch.stack([mark.to(marks[0].device), *marks])).cpu()
-        self._require_same_batches(found[..., 0])
+        self.require_same_batches(found[..., 0])
         self._require_same_weights(found[..., 1:], trained)
 
-    def _require_same_batches(self, found: Tensor) -> None:
-        """Branches must agree at each data rank; data ranks have shards of their own."""
-        for data_rank in range(self._groups.data_ranks):
-            if (found[:, data_rank] != found[0, data_rank]).any():
-                raise RuntimeError(
-                    f"the branches got different batches (data rank {data_rank}): they must see "
-                    "the same batches in the same order; write DataLoader(dataset, "
-                    "sampler=executor.sampler(dataset)) and seed random augmentation alike"
-                )
+    def require_same_batches(self, found: Tensor) -> None:
+        """Branches must agree at each data rank; data ranks have shards of their own.
+
+        Args:
+            found: The marks of all batches, of shape (branches, data ranks).
+
+        Raises:
+            RuntimeError: On every rank, saying how to get equal batches.
+        """
+        if bool((found == found[0]).all()):
+            return
+        ranks = (found != found[0]).flatten().nonzero().flatten().tolist()
+        raise RuntimeError(
+            f"step {self._groups.step}: the branches got different batches: those of rank(s) "
+            f"{ranks} are not what branch 0 has; branches must see the same batches in the same "
+            "order; write DataLoader(dataset, sampler=executor.sampler(dataset)) and seed random "
+            "augmentation alike"
+        )
 
     def _require_same_weights(self, found: Tensor, trained: list[Tensor]) -> None:
         for i, p in enumerate(trained):
             differing = (found[..., i] != found[0, 0, i]).flatten().nonzero().flatten().tolist()
             if differing:
                 raise RuntimeError(
-                    f"the replicas differ: {self._names[p]!r} on rank(s) {differing} is not what "
-                    "rank 0 has; weights must change in optimizer.step only, or by the same "
-                    "operation on every rank (load checkpoints on all of them)"
+                    f"step {self._groups.step}: the replicas differ: {self._names[p]!r} on rank(s) "
+                    f"{differing} is not what rank 0 has; weights must change in optimizer.step "
+                    "only, or by the same operation on every rank (load checkpoints on all of them)"
                 )
 
 
+def batch_mark(batch: Any) -> Tensor:
+    """A fingerprint of a batch that a float64 holds exactly."""
+    return (_batch_fingerprint(batch) & ((1 << 52) - 1)).double()
+
+
 def _fingerprint(t: Tensor) -> Tensor:
-    """A sum over the bits: one that flipped changes it."""
+    """A sum over the bits: one that flipped changes it, as do two samples that changed places."""
     t = torch.view_as_real(t) if t.is_complex() else t
-    return t.detach().view(_INTEGERS[t.element_size()]).sum(dtype=torch.int64)
+    if t.numel() == 0:
+        return torch.zeros((), dtype=torch.int64, device=t.device)
+    rows = t.detach().reshape(t.shape[0] if t.dim() else 1, -1)
+    width = 8 if rows.shape[1] * rows.element_size() % 8 == 0 else rows.element_size()
+    sums = rows.contiguous().view(_INTEGERS[width]).sum(1, dtype=torch.int64)
+    return (sums * torch.arange(1, 2 * len(sums), 2, device=t.device)).sum()
 
 
 def _batch_fingerprint(batch: Any) -> Tensor:

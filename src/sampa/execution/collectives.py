@@ -27,8 +27,9 @@ class Traffic:
 
     Attributes:
         gradient_bytes: Gradients.
-        header_bytes: Losses, and which parameters took part where that may vary.
-        check_bytes: Fingerprints of weights and batches, sent once in many rounds.
+        header_bytes: Losses, fingerprints of batches, and which parameters took part where that may
+            vary.
+        check_bytes: Fingerprints of weights, sent once in many rounds.
     """
 
     gradient_bytes: int = 0
@@ -42,6 +43,7 @@ class Groups:
 
     mesh: DeviceMesh
     traffic: Traffic = field(default_factory=Traffic)
+    step: int = 0  # the call of optimizer.step that the ranks are in, for messages
 
     def __post_init__(self) -> None:
         self.branch_group = self.mesh.get_group("branch")
@@ -104,10 +106,10 @@ class Groups:
     def lost(self) -> RuntimeError:
         """What to raise when the other ranks cannot be reached."""
         return RuntimeError(
-            f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}) lost the "
-            "other ranks: one of them stopped, made another number of steps, or was silent for "
-            "longer than the timeout of sampa.distribute; look for the first error in the "
-            "output of the others"
+            f"rank {dist.get_rank()} (branch {self.branch}, data {self.data_rank}), step "
+            f"{self.step}: lost the other ranks: one of them stopped, made another number of "
+            "steps, or was silent for longer than the timeout of sampa.distribute; look for the "
+            "first error in the output of the others"
         )
 
     def _gather(
@@ -156,12 +158,37 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
 
 
 def _join(device: torch.device, timeout: datetime.timedelta) -> None:
+    _stay_on_this_machine()
+    options: dict[str, Any] = {"timeout": timeout}
+    store = _local_store(timeout)
+    if store is not None:
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        options |= {"store": store, "rank": rank, "world_size": world}
     if device.type == "cuda":
-        dist.init_process_group("nccl", timeout=timeout, device_id=device)
+        dist.init_process_group("nccl", device_id=device, **options)
     else:
-        _stay_on_this_machine()
-        dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", **options)
     atexit.register(_leave)
+
+
+def _local_store(timeout: datetime.timedelta) -> dist.TCPStore | None:
+    """Where ranks of one machine meet, open to it alone: torch's own store listens everywhere.
+
+    None where a launcher has a store already, or the ranks meet elsewhere.
+    """
+    has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if has_store or os.environ.get("MASTER_ADDR") not in ("127.0.0.1", "localhost"):
+        return None
+    port, is_first = int(os.environ["MASTER_PORT"]), os.environ["RANK"] == "0"
+    listener = socket.create_server(("127.0.0.1", port)).detach() if is_first else None
+    return dist.TCPStore(
+        "127.0.0.1",
+        port,
+        int(os.environ["WORLD_SIZE"]),
+        is_master=is_first,
+        timeout=timeout,
+        master_listen_fd=listener,
+    )
 
 
 def _leave() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
+from torch.autograd.profiler import record_function
 
 from sampa.batches import split
 from sampa.layers import Layers
@@ -61,11 +62,11 @@ class Snapshot:
         trainable = [p for p in weights if p.requires_grad]
         self._save(trainable)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), record_function("sampa.move"):
                 move(weights)
             yield
         finally:
-            with torch.no_grad():
+            with torch.no_grad(), record_function("sampa.restore"):
                 copy_(trainable, self._saved)
             torch.clear_autocast_cache()  # cast copies of the moved weights
 
@@ -100,6 +101,7 @@ class Evaluator:
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
         accumulate: Micro-batches per probe.
         scaler: Scales the loss where gradients would underflow in half precision.
+        step: The number of the call of `step`, over all sessions of a run.
     """
 
     loss_fn: LossFn
@@ -112,6 +114,7 @@ class Evaluator:
     accumulate: int = 1
     scaler: GradScaler | None = None
     devices: frozenset[torch.device] = field(default_factory=frozenset)
+    step: int = 0
 
     def backward(
         self,
@@ -141,6 +144,7 @@ class Evaluator:
             self.layers.watched(),
             self._wanting(probe.wrt if may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.backward and wanted),
+            record_function("sampa.gradient"),
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()

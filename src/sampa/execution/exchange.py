@@ -20,12 +20,13 @@ Names = Mapping[Tensor, str]
 class Exchange(Protocol):
     """Gives every rank the gradient of every branch, bit for bit."""
 
-    def begin(self, *, gathers: bool, averages: bool) -> None:
+    def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:
         """Get ready for one backward pass.
 
         Args:
             gathers: Whether branches answer different probes.
             averages: Whether the data ranks of this branch share their gradient.
+            mark: A number that travels with the loss where branches gather: the batch's.
         """
         ...
 
@@ -46,24 +47,33 @@ class Exchange(Protocol):
         """The losses that the first `branches` branches announced."""
         ...
 
+    def marks(self) -> Tensor:
+        """The mark of every rank, after `losses`: shape (branches, data ranks)."""
+        ...
+
 
 class SharedLosses:
-    """The loss of each branch, averaged over its data ranks."""
+    """The loss of each branch, averaged over its data ranks, and every rank's mark."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._dtype = torch.float64
         self._gathering: tuple[Tensor, dist.Work] | None = None
+        self.marks = torch.zeros(groups.branches, groups.data_ranks)
 
-    def announce(self, loss: Tensor) -> None:
+    def announce(self, loss: Tensor, mark: Tensor | None) -> None:
         self._dtype = loss.dtype
-        self._gathering = self._groups.gather_headers(loss.detach().double().reshape(1))
+        header = loss.detach().double().reshape(1)
+        if mark is not None:
+            header = torch.cat([header, mark.to(header).reshape(1)])
+        self._gathering = self._groups.gather_headers(header)
 
     def wait(self, branches: int) -> list[Tensor]:
         assert self._gathering is not None
         rows, work = self._gathering
         self._groups.wait(work)
-        return list(rows.mean(dim=(1, 2)).to(self._dtype)[:branches])
+        self.marks = rows[..., -1]
+        return list(rows[..., :1].mean(dim=(1, 2)).to(self._dtype)[:branches])
 
 
 def require_complete(names: Names, unused: Sequence[Tensor]) -> None:

@@ -90,11 +90,13 @@ class NetworkExchange:
         self._use_varies = use_varies
         self._buckets: list[Bucket] = []
         self._gathers = self._averages = False
+        self._mark: Tensor | None = None
         self._losses = SharedLosses(groups)
         self._strides: dict[Tensor, tuple[int, ...]] = {}
 
-    def begin(self, *, gathers: bool, averages: bool) -> None:
+    def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:
         self._buckets = []
+        self._mark = mark
         self._gathers, self._averages = gathers, averages
         self._used.forget()
 
@@ -103,7 +105,7 @@ class NetworkExchange:
         return self._gathers or self._averages
 
     def announce(self, loss: Tensor) -> None:
-        self._losses.announce(loss)
+        self._losses.announce(loss, self._mark)
 
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook. It never blocks on this bucket's own exchange."""
@@ -148,6 +150,9 @@ class NetworkExchange:
 
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses.wait(branches)
+
+    def marks(self) -> Tensor:
+        return self._losses.marks
 
     def _without_unused(
         self, gradients: list[Gradients], uses: Tensor, work: dist.Work

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.profiler import record_function
 from torch.utils.data import Dataset, DistributedSampler
 
-from sampa.execution.agreement import Agreement
+from sampa.execution.agreement import Agreement, batch_mark
 from sampa.execution.branch_model import (
     PlainModel,
     ReducedModel,
@@ -122,6 +123,7 @@ class Parallel:
         if self._is_suspected_idle:
             self._is_suspected_idle = False
             self._warn_if_narrow(len(probes))
+        self._groups.step = evaluator.step
         answers: list[Answer] = []
         for start in range(0, len(probes), self._groups.branches):
             wave = probes[start : start + self._groups.branches]
@@ -177,16 +179,20 @@ class Parallel:
         self._statistics.prepare(wave)
         exchanges = gathers or averages
         self._agreement.check(evaluator.weights, evaluator.batches[INCOMING], exchanges=exchanges)
+        mark = batch_mark(evaluator.batches[INCOMING]) if gathers else None
         if exchanges:
             self._settle_buckets(probe, first + number, evaluator)
-        self.exchange.begin(gathers=gathers, averages=averages)
+        self.exchange.begin(gathers=gathers, averages=averages, mark=mark)
         loss = self._backward(probe, first + number, evaluator)
         self._statistics.note(wave)
-        gradients = (
-            self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
-        )
+        with record_function("sampa.exchange"):
+            gradients = (
+                self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
+            )
         alone = not exchanges and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
+        if gathers:
+            self._agreement.require_same_batches(self.exchange.marks())
         return [Answer.to(*answer) for answer in zip(wave, gradients, losses, strict=True)]
 
     def _backward(self, probe: Probe, number: int, evaluator: Evaluator) -> Tensor:

@@ -25,6 +25,7 @@ class Place(enum.IntEnum):
     WRITTEN = 0  # how many gradients it has written
     READ = 1  # of how many exchanges it has read the others' gradients
     LOSS = 2
+    BATCH = 3  # its mark
 
 
 class SharedMemoryExchange:
@@ -39,10 +40,13 @@ class SharedMemoryExchange:
         self._use_varies = use_varies
         self._loss = torch.zeros(())
         self._losses: list[Tensor] = []
+        self._mark = 0.0
+        self._marks: list[float] = []
         self._gathers = self._was_called = False
 
-    def begin(self, *, gathers: bool, averages: bool) -> None:
+    def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:
         self._gathers, self._was_called = gathers, False
+        self._mark = 0.0 if mark is None else mark.item()
 
     def note_call(self) -> None:
         """The model was called: this rank takes part."""
@@ -58,6 +62,9 @@ class SharedMemoryExchange:
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses[:branches]
 
+    def marks(self) -> Tensor:
+        return torch.tensor(self._marks, dtype=torch.float64).view(-1, 1)
+
     def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
         require_called(self._was_called)
         own = evaluator.taken()
@@ -67,6 +74,7 @@ class SharedMemoryExchange:
         patterns = self._patterns(own.pattern)[:branches]
         self._memory.wait(Place.WRITTEN, written)
         self._losses = [self._loss.new_tensor(x) for x in self._memory.read(Place.LOSS)]
+        self._marks = self._memory.read(Place.BATCH)
         vectors = [self._read(i, pattern, evaluator.packing) for i, pattern in enumerate(patterns)]
         self._memory.advance(Place.READ)
         return [own if v is None else v for v in vectors]
@@ -76,7 +84,8 @@ class SharedMemoryExchange:
         count = self._memory.count(Place.WRITTEN)
         self._memory.wait(Place.READ, count)  # what is there now
         self._memory.post(Place.LOSS, self._loss.item())
-        self._groups.traffic.header_bytes += 8 * (self._groups.branches - 1)
+        self._memory.post(Place.BATCH, self._mark)
+        self._groups.traffic.header_bytes += 16 * (self._groups.branches - 1)
         if v.flat is not None:
             self._groups.traffic.gradient_bytes += v.flat.nbytes * (self._groups.branches - 1)
             self._row(self._groups.branch, v.flat.dtype)[: v.flat.numel()].copy_(v.flat)
@@ -97,7 +106,9 @@ class SharedMemoryExchange:
         layout = packing.layout(pattern)
         if layout is None:
             return Vector([None] * len(pattern))
-        return Vector.packed(self._row(branch, layout.dtype)[: layout.size].clone(), layout)
+        buffer = layout.take()
+        buffer.flat.copy_(self._row(branch, layout.dtype)[: layout.size])
+        return Vector.packed(buffer)
 
     def _row(self, branch: int, dtype: torch.dtype) -> Tensor:
         return self._memory.rows[branch].view(dtype)

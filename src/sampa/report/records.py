@@ -76,7 +76,7 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> Record:
         curves=_curves(lines),
         test=test,
         best_epoch=part(result, "best_epoch", int, "result.json") + 1,
-        seconds=float(part(result, "seconds", (int, float), "result.json")),
+        seconds=_float(part(result, "seconds", (int, float), "result.json")),
         paper=paper,
     )
 
@@ -149,7 +149,14 @@ def _curves(lines: Sequence[dict[str, Any]]) -> dict[str, Curve]:
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """The entries that are numbers; those that are not finite as NaN."""
     numbers = {k: v for k, v in values.items() if isinstance(v, int | float) and v is not True}
-    return {k: float(v) if math.isfinite(v) else math.nan for k, v in numbers.items()}
+    return {k: _float(v) for k, v in numbers.items()}
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:  # a whole number with hundreds of digits
+        return math.nan
 
 
 def _mean_and_std(value: object) -> tuple[float, float | None]:

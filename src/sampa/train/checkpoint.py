@@ -85,7 +85,7 @@ def load(path: Path) -> Checkpoint:
     contents = {file: _read_checked(path / file, d) for file, d in manifest["sha256"].items()}
     try:
         state = {part: _read_part(part, contents) for part in manifest["parts"]}
-    except (KeyError, ValueError, TypeError, SafetensorError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"checkpoint {path} does not hold together: {error}") from error
     return Checkpoint(path, manifest["step"], state)
 
@@ -141,7 +141,7 @@ def _read_part(part: str, contents: dict[str, bytes]) -> Any:
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"checkpoint {path} has no readable {MANIFEST}: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         schema = manifest.get("schema") if isinstance(manifest, dict) else manifest
@@ -166,6 +166,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _read_checked(file: Path, expected: str) -> bytes:
     try:
+        if not file.is_file() or file.is_symlink():  # a pipe would never end
+            raise FileNotFoundError("it must be an ordinary file")
         contents = file.read_bytes()
     except OSError as error:
         raise CheckpointError(f"checkpoint file {file} cannot be read: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,12 @@ def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their full names, such as base.lr."""
     found: dict[str, Any] = {}
     for name, value in values.items():
-        deeper = isinstance(value, dict)
+        deeper = isinstance(value, dict) and bool(value)
         found |= leaves(value, f"{prefix}{name}.") if deeper else {f"{prefix}{name}": value}
     return found
 
 
+@cache
 def commit() -> str | None:
     """The commit of the source that runs, with a mark if it was changed; None outside a clone."""
     here = Path(__file__).parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -26,7 +27,7 @@ def read_fields(kind: type[T], values: Any, where: str) -> T:
     """
     if not isinstance(values, dict):
         raise ValueError(f"{where} must be a JSON object, got {_shown(values)}")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for name in values:
         if name not in hints:
             raise ValueError(unknown(f"field of {where}", name, hints))
@@ -34,7 +35,16 @@ def read_fields(kind: type[T], values: Any, where: str) -> T:
         required = f.default is MISSING and f.default_factory is MISSING
         if required and f.name not in values:
             raise ValueError(f"{where} must have a field {f.name!r}; it is missing")
-    return kind(**{n: _read(hints[n], v, f"{where}.{n}") for n, v in values.items()})
+    found = {n: _read(hints[n], v, f"{where}.{n}") for n, v in values.items()}
+    try:
+        return kind(**found)
+    except ValueError as error:  # a rule of the dataclass itself
+        raise ValueError(f"{where} is not possible: {error}") from error
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:

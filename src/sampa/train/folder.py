@@ -183,7 +183,10 @@ class RunFolder:
     def metrics(self) -> list[dict[str, Any]]:
         if not self._metrics.exists():
             return []
-        return [json.loads(line) for line in self._metrics.read_text().splitlines()]
+        try:
+            return [json.loads(line) for line in self._metrics.read_text().splitlines()]
+        except RecursionError as error:
+            raise ValueError(f"{self._metrics} is nested too deeply") from error
 
     def metrics_size(self) -> int:
         """Bytes written so far, made safe on the disk; a checkpoint remembers it.
@@ -207,4 +210,5 @@ class RunFolder:
 def _changes(before: Run, now: Run) -> list[Change]:
     then, here = leaves(before.as_json()), leaves(now.as_json())
     names = [name for name in {**then, **here} if name != "about"]
-    return [(n, then.get(n), here.get(n)) for n in names if then.get(n) != here.get(n)]
+    pairs = [(n, then.get(n, "nothing"), here.get(n, "nothing")) for n in names]
+    return [(n, before, after) for n, before, after in pairs if before != after]

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -51,21 +52,24 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
     require("devices", devices, devices >= 1, ">= 1")
     _quiet_launcher()
     os.environ[_LAUNCHER] = str(os.getpid())
-    if max_restarts:  # a shared store keeps the addresses of dead ranks: pytorch/pytorch#135712
-        os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    config = LaunchConfig(
-        run_id=f"sampa-{os.getpid()}",
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=devices,
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
-        max_restarts=max_restarts,
-        monitor_interval=0.1,
-    )
+    # The ranks make a store of their own, open to this machine alone. A shared one listens
+    # everywhere, and keeps the addresses of dead ranks: pytorch/pytorch#135712.
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     try:
-        elastic_launch(config, sys.executable)("-m", "sampa", *arguments)
+        with tempfile.TemporaryDirectory(prefix="sampa-launch-") as folder:
+            config = LaunchConfig(
+                run_id=f"sampa-{os.getpid()}",
+                min_nodes=1,
+                max_nodes=1,
+                nproc_per_node=devices,
+                rdzv_backend="c10d",
+                rdzv_endpoint=f"{folder}/store",
+                rdzv_configs={"store_type": "file"},
+                local_addr="127.0.0.1",
+                max_restarts=max_restarts,
+                monitor_interval=0.1,
+            )
+            elastic_launch(config, sys.executable)("-m", "sampa", *arguments)
     except SignalException as error:  # its ranks were told, and have saved
         return 128 + int(error.sigval)
     except ChildFailedError as error:

@@ -260,10 +260,13 @@ class Trainer:
                 "loop": loop,
             }
             checkpoint.save(self.folder.checkpoints, name, place.position, state)
-            checkpoint.prune(self.folder.checkpoints, "step-", self.settings.keep)
-            checkpoint.prune(self.folder.checkpoints, "best-", 1)
+            self._prune()
         except OSError as error:
             display.say(f"warning: {error}; training goes on")
+
+    def _prune(self) -> None:
+        checkpoint.prune(self.folder.checkpoints, "step-", self.settings.keep)
+        checkpoint.prune(self.folder.checkpoints, "best-", 1)
 
     def _save_best(self, display: Display) -> bool:
         """Save the model as the best so far; whether the disk took it, the same on all ranks."""
@@ -294,7 +297,10 @@ class Trainer:
             ) from error
 
     def _resume(self) -> None:
-        found = checkpoint.newest(self.folder.checkpoints, "step-", self._warn)
+        damaged: list[str] = []
+        found = checkpoint.newest(self.folder.checkpoints, "step-", damaged.append)
+        for report in damaged:
+            self._warn(report)
         if not self.settings.resume:
             found = None
         require_same_place(0 if found is None else found.step)
@@ -309,6 +315,8 @@ class Trainer:
                 f"checkpoint {found.path} does not fit this run ({type(error).__name__}: {error}); "
                 "resume with the command that wrote it, or choose another --out"
             ) from error
+        if is_first() and not damaged:  # the newest are good: what a crash left over may go
+            self._prune()
 
     def _load(self, state: dict[str, Any]) -> None:
         before = state["loop"]

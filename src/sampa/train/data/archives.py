@@ -6,7 +6,7 @@ name that leaves its folder, a link or a device is refused as a whole: no data s
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import stat
 import tarfile
 import zipfile
@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 
 DAMAGED = (
     EOFError,
+    lzma.LZMAError,
     tarfile.TarError,
     zipfile.BadZipFile,
-    gzip.BadGzipFile,
     zlib.error,
     NotImplementedError,  # a compression that zipfile does not know
 )
@@ -30,10 +30,17 @@ def reading(path: Path) -> Iterator[None]:
     """Turn what libraries raise about a damaged file into a ValueError that names the file."""
     try:
         yield
+    except OSError as error:
+        if error.filename is not None:
+            raise  # the file itself cannot be opened
+        raise _damaged(path, error) from error
     except DAMAGED as error:
-        raise ValueError(
-            f"{path} is damaged or incomplete ({type(error).__name__}: {error}); get it again"
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    found = f"{type(error).__name__}: {error}"
+    return ValueError(f"{path} is damaged or incomplete ({found}); get it again")
 
 
 def read_tar(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes]:
@@ -58,6 +65,7 @@ def read_tar(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
             stream = archive.extractfile(member)
             assert stream is not None  # it is a file
             found[name] = _whole(path, member.name, member.size, limit, stream.read)
+        _read_to_the_end(archive)
     return found
 
 
@@ -84,6 +92,13 @@ def read_zip(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
                 size = member.file_size
                 found[member.filename] = _whole(path, member.filename, size, limit, stream.read)
     return found
+
+
+def _read_to_the_end(archive: tarfile.TarFile) -> None:
+    """Have the decompressor compare its checksum, which comes last."""
+    assert archive.fileobj is not None
+    while archive.fileobj.read(1 << 20):
+        pass
 
 
 def _require_plain(path: Path, name: str, plain: bool) -> None:

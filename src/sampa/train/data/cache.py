@@ -75,7 +75,7 @@ class Entry:
         try:
             manifest = json.loads(self._json.read_bytes())
             digest = manifest.pop("sha256")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return None  # not there, or not what was written
         known = manifest.get("schema") == SCHEMA and digest == _digest(manifest)
         return manifest if known else None
