@@ -41,4 +41,4 @@ def make_report(folders: Sequence[Path], baseline: str | None = None) -> Report:
     recipes, more = group(found.records, baseline)
     problems = [*found.problems, *more]
     shown = sum(len(recipe.records) for recipe in recipes)
-    return Report(render(page_view(recipes, problems)), shown, len(problems))
+    return Report(render(page_view(recipes, problems, found.outcomes)), shown, len(problems))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sampa.checks import require
-from sampa.report.records import Paper, Record, read_paper, read_record
+from sampa.report.records import Paper, Record, read_paper, read_record, read_records
+from sampa.reproduce.outcome import Outcome
 
+MANY = "runs.jsonl"
 MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
 
 
@@ -26,6 +29,7 @@ class Collection:
 
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
+    outcomes: tuple[Outcome, ...] = ()
 
 
 def collect(folders: Sequence[Path]) -> Collection:
@@ -37,25 +41,57 @@ def collect(folders: Sequence[Path]) -> Collection:
     for folder in folders:
         require("folder", str(folder), folder.is_dir(), "an existing folder")
     found = {run.resolve(): (run, root) for root in folders for run in find_runs(root)}
-    if not found:
+    outcomes = collect_outcomes(folders)
+    if not found and not outcomes.found:
         names = ", ".join(map(str, folders))
         raise ValueError(f"no run found below {names}; `sampa train` and `sampa compare` make them")
     records: list[Record] = []
-    problems: list[Problem] = []
+    problems = list(outcomes.problems)
     for run, root in found.values():
         paper = _nearest_paper(run, root, problems)
         try:
-            record = read_record(run, shown(run, root), paper)
+            records += _read(run, shown(run, root), paper)
         except (ValueError, OSError) as error:
             problems.append(Problem(shown(run, root), _reason(error)))
-        else:
-            records.append(record)
-    return Collection(tuple(records), tuple(problems))
+    return Collection(tuple(records), tuple(problems), tuple(outcomes.found))
+
+
+def _read(run: Path, place: str, paper: Paper | None) -> list[Record]:
+    """The run in a folder, or those in a file."""
+    if run.is_file():
+        return read_records(run, str(Path(place).parent), paper)
+    return [read_record(run, place, paper)]
+
+
+@dataclass
+class Outcomes:
+    """Tables and figures that `sampa reproduce` left, and what could not be read."""
+
+    found: list[Outcome] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def collect_outcomes(folders: Sequence[Path]) -> Outcomes:
+    """Each experiment's outcome at a scale once, in the order of their paths."""
+    kept: dict[tuple[str, str], Outcome] = {}
+    outcomes = Outcomes()
+    for root in folders:
+        for file in sorted(root.rglob("results.json")):
+            try:
+                saved = json.loads(file.read_text(encoding="utf-8"))
+                if isinstance(saved, dict) and "entries" in saved:  # `sampa compare` has others
+                    outcome = Outcome.from_json(saved)
+                    kept.setdefault((outcome.id, outcome.scale), outcome)
+            except (ValueError, OSError) as error:
+                outcomes.problems.append(Problem(shown(file, root), _reason(error)))
+    outcomes.found = list(kept.values())
+    return outcomes
 
 
 def find_runs(root: Path) -> list[Path]:
-    """The folders below one (itself included) that hold a run."""
-    return sorted({file.parent for mark in MARKS for file in root.rglob(mark)})
+    """The folders below one (itself included) that hold a run, and the files that hold several."""
+    places = {file.parent for mark in MARKS for file in root.rglob(mark)}
+    return sorted(places | set(root.rglob(MANY)))
 
 
 def shown(path: Path, root: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,11 +62,41 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> Record:
         OSError: If a file cannot be read.
     """
     saved = _read(folder, "run.json")
-    run = Run.from_json(part(saved, "run", dict, "run.json"))
+    Run.from_json(part(saved, "run", dict, "run.json"))  # what is wrong with it is said first
     lines = _lines(folder)
     if not (folder / "result.json").exists():
         raise ValueError(f"unfinished: {len(lines)} epochs and no result.json")
-    result = _read(folder, "result.json")
+    return _record(saved, lines, _read(folder, "result.json"), place, paper)
+
+
+def read_records(file: Path, place: str, paper: Paper | None) -> list[Record]:
+    """The runs that `sampa reproduce --record` put into one file, a line each.
+
+    Raises:
+        ValueError: With the reason, if it is not as that command writes it.
+        OSError: If it cannot be read.
+    """
+    records: list[Record] = []
+    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            line = json.loads(text)
+            lines = part(line, "metrics", list, file.name)
+            result = part(line, "result", dict, file.name)
+            where = f"{place}/{part(line, 'place', str, file.name)}"
+            records.append(_record(line, lines, result, where, paper))
+        except ValueError as error:
+            raise ValueError(f"line {number} of {file.name} is not a run: {error}") from error
+    return records
+
+
+def _record(
+    saved: dict[str, Any],
+    lines: list[dict[str, Any]],
+    result: dict[str, Any],
+    place: str,
+    paper: Paper | None,
+) -> Record:
+    run = Run.from_json(part(saved, "run", dict, "run.json"))
     test = _numbers(part(result, "test", dict, "result.json"))
     if not test or not math.isfinite(next(iter(test.values()))):
         raise ValueError(f"result.json must have a finite test metric, got {test}")

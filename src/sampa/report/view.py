@@ -10,6 +10,7 @@ from markupsafe import Markup
 from sampa.report.charts import Look, curve_chart, look, sweep_chart, time_chart
 from sampa.report.collect import Problem
 from sampa.report.conditions import Fact, conditions, mixed, run_table, settings, time_caveat
+from sampa.report.experiments import ExperimentView, experiment_view
 from sampa.report.groups import Recipe, Variant
 from sampa.report.series import (
     bands,
@@ -20,6 +21,7 @@ from sampa.report.series import (
     sweeps,
 )
 from sampa.report.summarize import Table, headline, paper_table, result_table
+from sampa.reproduce.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,20 @@ class PageView:
     extent: tuple[str, ...]
     recipes: tuple[RecipeView, ...]
     problems: tuple[Problem, ...]
+    experiments: tuple[ExperimentView, ...] = ()
 
 
-def page_view(recipes: Sequence[Recipe], problems: Sequence[Problem]) -> PageView:
+def page_view(
+    recipes: Sequence[Recipe], problems: Sequence[Problem], outcomes: Sequence[Outcome] = ()
+) -> PageView:
     views = tuple(recipe_view(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1))
-    return PageView(_title(recipes), _extent(recipes), views, tuple(problems))
+    shown = tuple(experiment_view(o, f"experiment-{i}") for i, o in enumerate(outcomes, start=1))
+    title = f"{_count(outcomes)} of the paper" if outcomes else _title(recipes)
+    return PageView(title, _extent(recipes), views, tuple(problems), shown)
+
+
+def _count(outcomes: Sequence[Outcome]) -> str:
+    return f"{len(outcomes)} experiment{_plural(outcomes)}"
 
 
 def recipe_view(recipe: Recipe, anchor: str) -> RecipeView:

@@ -73,7 +73,7 @@ NETWORKS: dict[Scale, Problem] = {
 }
 ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
 SESSIONS = {
-    "efficiency": Session(EFFICIENT, NETWORKS, ROUNDS),
+    "efficiency": Session(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}),
     "two-devices": Session(TWO_DEVICES, NETWORKS, ROUNDS),
     "batch-time": Session(
         BATCH_SIZES, {**NETWORKS, "cpu": Problem("resnet8", 64)}, {**ROUNDS, "cpu": 5}
