@@ -38,7 +38,7 @@ def test_the_file_says_what_was_promised(files: tuple[Path, Path]) -> None:
 
 
 def test_counts_are_exact(files: tuple[Path, Path]) -> None:
-    """SAMPa: one round of two gradients, one of which is sent, with the loss in 8 bytes."""
+    """SAMPa: one round of two gradients, one of which is sent, with a header of 16 bytes."""
     counts = json.loads(files[0].read_text())["counts"]
     gradient = 4 * count_parameters(Problem("mlp", 4).network(torch.device("cpu")))
     sampa = {"rounds": 1, "probes": 2, "gradient_bytes": gradient, "header_bytes": 16}

@@ -77,33 +77,37 @@ def own_costs(
 ) -> list[dict[str, Any]]:
     """For the network's parameters, and for growing numbers of them; a program for one rank."""
     shapes = [tuple(p.shape) for p in problem.network(device).parameters()]
-    found = [asdict(own_cost(m, shapes, 50)) | {"method": m} for m in LEAST_BYTES]
+    found = [{"method": m} | asdict(own_cost(m, shapes, 50)) for m in LEAST_BYTES]
     if find_spec("pytorch_optimizer") is not None:
-        found.append(
-            {
-                "method": "pytorch_optimizer_sam",
-                "parameters": found[0]["parameters"],
-                "kernels": None,
-                "bytes_per_parameter": None,
-                "milliseconds": other_sams_time(shapes, 50),
-            }
-        )
-    for size in SIZES:
-        found += [
-            asdict(own_cost(m, even_shapes(size), 5)) | {"method": m} for m in ("sam", "sampa")
-        ]
-    return found
+        found.append({"method": "pytorch_optimizer_sam"} | asdict(other_sams_cost(shapes, 50)))
+    return found + [
+        {"method": m} | asdict(own_cost(m, even_shapes(size), 5))
+        for size in SIZES
+        for m in ("sam", "sampa")
+    ]
 
 
 def own_cost(method: str, shapes: Sequence[Sequence[int]], repeats: int = 20) -> OwnCost:
     """Of one of our methods."""
     model = FreeGradients(shapes)
     optimizer = find_method(method)(model.base(), executor=sampa.Serial(model))
-    step, gradient = MethodStep(optimizer, model, repeat(())), gradient_of(model)
+    step = MethodStep(optimizer, model, repeat(()))
     for _ in range(2):  # SAMPa's first call makes no update
         step()
     assert optimizer.last is not None
-    probes = optimizer.last.probes
+    return _cost_of(model, step, optimizer.last.probes, repeats)
+
+
+def other_sams_cost(shapes: Sequence[Sequence[int]], repeats: int = 20) -> OwnCost:
+    """Of pytorch_optimizer's SAM."""
+    model = FreeGradients(shapes)
+    step = OtherSAM(model, model.base(), FreeGradients.forward, repeat(()))
+    step()
+    return _cost_of(model, step, 2, repeats)
+
+
+def _cost_of(model: FreeGradients, step: Step, probes: int, repeats: int) -> OwnCost:
+    gradient = gradient_of(model)
     with Counter() as whole:
         step()
     with Counter() as free:
@@ -114,13 +118,6 @@ def own_cost(method: str, shapes: Sequence[Sequence[int]], repeats: int = 20) ->
         bytes_per_parameter=(whole.bytes - probes * free.bytes) / model.size(),
         milliseconds=time_beyond(step, gradient, probes, repeats),
     )
-
-
-def other_sams_time(shapes: Sequence[Sequence[int]], repeats: int = 20) -> float:
-    """Milliseconds beyond its two gradients of pytorch_optimizer's SAM."""
-    model = FreeGradients(shapes)
-    step = OtherSAM(model, model.base(), FreeGradients.forward, repeat(()))
-    return time_beyond(step, gradient_of(model), 2, repeats)
 
 
 def gradient_of(model: FreeGradients) -> Step:

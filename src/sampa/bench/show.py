@@ -73,7 +73,7 @@ def own_cost_sheet(result: dict[str, Any]) -> Sheet:
         (
             cost["method"],
             f"{cost['parameters']:,}",
-            "" if cost["kernels"] is None else str(cost["kernels"]),
+            str(cost["kernels"]),
             _bytes(cost["bytes_per_parameter"]),
             _bytes(LEAST_BYTES.get(cost["method"])),
             f"{cost['milliseconds']:.2f}",

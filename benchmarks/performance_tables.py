@@ -1,0 +1,89 @@
+"""Write the tables of docs/performance.md from the records in results/bench.
+
+    python benchmarks/performance_tables.py
+
+The records come from `sampa bench ... --json results/bench/NAME.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sampa.bench.show import described, own_cost_sheet
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "performance.md"
+RECORDS = ROOT / "results" / "bench"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_optimizer_sam/sam")
+
+
+def tables() -> str:
+    """All records, as Markdown."""
+    records = [json.loads(path.read_text()) for path in sorted(RECORDS.glob("*.json"))]
+    blocks = [ratio_rows(records), memory_rows(records), *map(own_cost_rows, records)]
+    notes = "\n".join(f"- {r['rounds']} rounds: {described(r['conditions'])}." for r in records)
+    return "\n\n".join([*filter(None, blocks), f"Conditions:\n\n{notes}"])
+
+
+def ratio_rows(records: list[dict[str, Any]]) -> str:
+    rows = [
+        [_name(r), *(_ratio(r["ratios"].get(name)) for name in SHOWN), _milliseconds(r)]
+        for r in records
+    ]
+    heads = [*(n.replace("/", " / ").replace("_", " ") for n in SHOWN), "SAMPa − limit"]
+    return "Median of paired ratios (quartiles):\n\n" + markdown(["", *heads], rows)
+
+
+def memory_rows(records: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            _name(r),
+            *(f"{r['peak_memory'][name] / 1e6:.0f}" for name in ("sgd", "sam", "sampa", "ddp_sam")),
+            f"{r['peak_memory']['sampa'] / r['peak_memory']['sam']:.3f}",
+            f"{r['bytes_per_rank']:,}",
+        ]
+        for r in records
+    ]
+    heads = ["", "SGD", "SAM", "SAMPa", "DDP-SAM", "SAMPa / SAM", "bytes sent per rank and step"]
+    return "Peak memory of a process in MB (resident), and bytes sent:\n\n" + markdown(heads, rows)
+
+
+def own_cost_rows(record: dict[str, Any]) -> str:
+    if not record.get("own_cost"):
+        return ""
+    sheet = own_cost_sheet(record)
+    return f"{sheet.title}:\n\n" + markdown(list(sheet.columns), [list(row) for row in sheet.rows])
+
+
+def markdown(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] + ["--:"] * (len(heads) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def updated(page: str) -> str:
+    """The page with the tables of now between its marks."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{rest.split(END)[1]}"
+
+
+def _name(record: dict[str, Any]) -> str:
+    problem = record["conditions"]["problem"]
+    return f"{problem['model']}, batch {problem['batch_size']}"
+
+
+def _ratio(values: dict[str, float] | None) -> str:
+    if values is None:
+        return ""
+    return f"{values['median']:.2f} ({values['low']:.2f} to {values['high']:.2f})"
+
+
+def _milliseconds(record: dict[str, Any]) -> str:
+    exposed, limit = record["exposed_milliseconds"], record["milliseconds"]["limit"]
+    return f"{exposed:.1f} of {limit:.1f} ms"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(updated(PAGE.read_text()))
