@@ -76,7 +76,7 @@ SESSIONS = {
     "efficiency": Session(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}),
     "two-devices": Session(TWO_DEVICES, NETWORKS, ROUNDS),
     "batch-time": Session(
-        BATCH_SIZES, {**NETWORKS, "cpu": Problem("resnet8", 64)}, {**ROUNDS, "cpu": 5}
+        BATCH_SIZES, {**NETWORKS, "cpu": Problem("resnet8", 64)}, {**ROUNDS, "cpu": 3}
     ),
 }
 
