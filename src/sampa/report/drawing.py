@@ -22,6 +22,8 @@ def draw(chart: Chart) -> Figure:
     axes.set_ylabel(chart.y_label)
     if chart.log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")  # powers would be set as formulas
+        axes.yaxis.set_minor_formatter("")
     return drawn
 
 
