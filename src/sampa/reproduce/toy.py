@@ -92,7 +92,7 @@ def _rms(path: list[float]) -> float:
 
 
 def _chart(paths: dict[str, list[list[float]]]) -> Chart:
-    shown = range(0, STEPS + 1, 2)
+    shown = range(STEPS + 1)  # every update: cycles have a period of two or four
     lines = [
         Line(name, [float(t) for t in shown], [max(found[0][t], 1e-9) for t in shown])
         for name, found in paths.items()
