@@ -130,5 +130,5 @@ def test_the_death_of_a_rank_is_noticed_within_a_second(
     run = Run(loss=DiesInItsFifthPass(note), steps=10, distribute=distribute)
     survivor, _ = collect_ranks(2, time_of_error, run)
     noticed, message = survivor
-    assert "rank 0 (branch 0, data 0) lost the other ranks" in message
+    assert message.startswith("rank 0 (branch 0, data 0), step 4: lost the other ranks")
     assert noticed - float(note.read_text()) < 1.0
