@@ -7,6 +7,7 @@ flipped, a kernel that rounds at random). A fingerprint of each batch travels wi
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,5 +101,16 @@ def _fingerprint(t: Tensor) -> Tensor:
 
 def _batch_fingerprint(batch: Any) -> Tensor:
     tensors = [t for t in tensors_in(batch) if t.layout is torch.strided]
+    if all(t.device.type == "cpu" for t in tensors):
+        return torch.tensor(_checksum(tensors))
     marks = [_fingerprint(t).cpu() * (2 * i + 1) for i, t in enumerate(tensors)]
-    return torch.stack(marks).sum() if marks else torch.tensor(0)
+    return torch.stack(marks).sum()
+
+
+def _checksum(tensors: list[Tensor]) -> int:
+    """Of all bytes in their order, without a kernel: small batches are marked in every step."""
+    value = 0
+    for t in tensors:
+        flat = t.detach().reshape(-1).contiguous()
+        value = zlib.crc32(flat.view(torch.uint8).numpy().data, value)
+    return value
