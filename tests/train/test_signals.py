@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,10 @@ LOOPBACK = "0100007F"  # 127.0.0.1, as Linux writes it
 
 def listening(pid: int) -> set[str]:
     """The addresses on which a process accepts connections."""
-    links = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            links.append(os.readlink(entry))
     own = {link.removeprefix("socket:[").rstrip("]") for link in links if link[:6] == "socket"}
     rows = [
         line.split()

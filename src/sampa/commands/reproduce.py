@@ -108,7 +108,7 @@ def requested(arguments: ReproduceArguments) -> Request:
 def experiment_table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, title="The paper's tables and figures", show_lines=False)
     for column in ("ID", "what", "in the paper", *(f"time, {scale}" for scale in SCALES)):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == "ID")
     for experiment in EXPERIMENTS.values():
         times = [experiment.time[scale] for scale in SCALES]
         table.add_row(experiment.id, experiment.title, paper_values(experiment.id), *times)
