@@ -19,7 +19,6 @@ EXTRAS = (
 )
 DISTRIBUTED = {
     "sampa.execution.collectives",
-    "sampa.execution.exchange",
     "sampa.execution.network",
     "sampa.execution.parallel",
 }

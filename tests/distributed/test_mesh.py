@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import sampa
 from tests.ranks import run_ranks
+from tests.sockets import listening
 
 pytestmark = pytest.mark.dist
 
@@ -131,14 +131,7 @@ def test_numbers_that_make_no_sense_are_refused_in_plain_python_too(name: str) -
 def listening_addresses() -> set[str]:
     """The addresses on which this process accepts connections, as Linux shows them."""
     sampa.distribute(nn.Linear(2, 2))
-    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
-    own = {link.removeprefix("socket:[").rstrip("]") for link in links if link[:6] == "socket"}
-    rows = [
-        line.split()
-        for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]
-    ]
-    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in own}
+    return listening(os.getpid())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see open sockets")

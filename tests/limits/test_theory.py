@@ -9,7 +9,6 @@ for convex f with L-Lipschitz gradient, λ = 0 and a non-increasing η_t. The pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,31 +18,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import sampa
+from sampa.reproduce.theory import NO_BATCH, Problem
 from tests.problems import watched
 
 STEPS = 25
-NO_BATCH = torch.zeros(1)  # full gradients
 bounded = settings(
     deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-
-
-class Problem(nn.Module):
-    """A convex function with known Lipschitz constant and infimum."""
-
-    def __init__(
-        self, f: Callable[[Tensor], Tensor], start: Tensor, lipschitz: float, infimum: float
-    ) -> None:
-        super().__init__()
-        self.f, self.lipschitz, self.infimum = f, lipschitz, infimum
-        self.x = nn.Parameter(start.clone())
-
-    def forward(self, batch: Tensor) -> Tensor:
-        return self.f(self.x)
-
-    def gradient(self, x: Tensor) -> Tensor:
-        x = x.clone().requires_grad_()
-        return torch.autograd.grad(self.f(x), x)[0]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ model, metrics, result.
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 
 from sampa.train.run import BaseSpec, Run
 from tests.stress.outcomes import differences, everything, reference
-from tests.stress.records import Trial, carry_on, parser, write_record
+from tests.stress.records import Trial, carry_on, in_folder, parser, write_record
 from tests.stress.sessions import Ended, session
 from tests.stress.watch import Blow
 from tests.train.runs import TOTAL, tiny_run
@@ -102,16 +100,10 @@ def _require_sensible(ended: Ended, blow: Blow | None) -> None:
 def kill(trials: int, seed: int = 0, log: Path | None = None) -> list[Trial]:
     """Carry out the trials; the folder of one that fails is kept and named."""
 
-    def one(number: int) -> Trial:
-        folder = Path(tempfile.mkdtemp(prefix=f"sampa-kill-{number}-"))
-        result = trial(number, seed, folder)
-        if result["differing"]:
-            print(f"trial {number} differs in {result['differing']}; see {folder}", file=sys.stderr)
-        else:
-            shutil.rmtree(folder)
-        return result
+    def one(number: int, folder: Path) -> Trial:
+        return trial(number, seed, folder)
 
-    return carry_on(range(trials), log, one)
+    return carry_on(range(trials), log, in_folder("kill", one, lambda t: not t["differing"]))
 
 
 def summarize(outcomes: list[Trial]) -> dict[str, Any]:

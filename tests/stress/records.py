@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,6 +42,23 @@ def carry_on(
             done[number] = outcome
         outcomes.append(done[number])
     return outcomes
+
+
+def in_folder(
+    name: str, trial: Callable[[int, Path], Trial], is_good: Callable[[Trial], bool]
+) -> Callable[[int], Trial]:
+    """A trial with a folder of its own, which is kept and named if it fails."""
+
+    def one(number: int) -> Trial:
+        folder = Path(tempfile.mkdtemp(prefix=f"sampa-{name}-{number}-"))
+        result = trial(number, folder)
+        if is_good(result):
+            shutil.rmtree(folder)
+        else:
+            print(f"trial {number}: {result}; see {folder}", file=sys.stderr)
+        return result
+
+    return one
 
 
 def write_record(file: Path, command: str, summary: dict[str, Any], **details: Any) -> None:

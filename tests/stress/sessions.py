@@ -11,9 +11,7 @@ import json
 import multiprocessing as mp
 import os
 import signal
-import sys
 import time
-import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,11 +22,10 @@ from typing import Any
 
 import torch
 
-from sampa.train.loop import Interrupted
 from sampa.train.run import Run
 from tests.ranks import free_port
 from tests.stress.watch import Blow, Marks, Watch, report_place
-from tests.train.runs import carry_out
+from tests.train.processes import carry_out_and_exit
 
 PATIENCE = 600.0  # seconds; a busy machine may stop all processes for minutes
 
@@ -161,20 +158,7 @@ def _main(
     watch.mark_phases()
     report_place(scratch / f"place-{rank}.json")
     watch.enter("start")
-    try:
-        carry_out(run, out, **settings)
-        code = 0
-    except Interrupted as stopped:
-        code = 128 + stopped.signal_number
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    if code != 1 and torch.distributed.is_initialized():
-        with suppress(RuntimeError):
-            torch.distributed.barrier()  # who leaves first would break off what others exchange
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    carry_out_and_exit(run, out, **settings)
 
 
 def _redirect(file: Path) -> None:

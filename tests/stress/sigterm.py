@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ from typing import Any
 from sampa.train.recipes import find_recipe
 from sampa.train.run import Run
 from tests.stress.outcomes import differences, everything, reference
-from tests.stress.records import Trial, carry_on, parser, write_record
+from tests.stress.records import Trial, carry_on, in_folder, parser, write_record
 from tests.stress.sessions import Ended, session
 from tests.stress.watch import Blow
 from tests.train.runs import BATCHES, tiny_run
@@ -101,16 +99,14 @@ def _stop_launcher(rng: random.Random, folder: Path) -> str:
 def sigterm(trials: int, seed: int = 0, log: Path | None = None) -> list[Trial]:
     """Carry out the trials; the folder of one that fails is kept and named."""
 
-    def one(number: int) -> Trial:
-        folder = Path(tempfile.mkdtemp(prefix=f"sampa-sigterm-{number}-"))
-        result = trial(number, seed, folder)
-        if result["differing"] or not result["hit"]:
-            print(f"trial {number}: {result}; see {folder}", file=sys.stderr)
-        else:
-            shutil.rmtree(folder)
-        return result
+    def one(number: int, folder: Path) -> Trial:
+        return trial(number, seed, folder)
 
-    return carry_on(range(trials), log, one)
+    return carry_on(
+        range(trials),
+        log,
+        in_folder("sigterm", one, lambda t: bool(t["hit"]) and not t["differing"]),
+    )
 
 
 def summarize(outcomes: list[Trial]) -> dict[str, Any]:

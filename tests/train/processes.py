@@ -9,9 +9,10 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -89,6 +90,11 @@ def _main(
                 os.kill(os.getpid(), with_signal)
 
         call_at_points(signal_at)
+    carry_out_and_exit(run, out, **settings)
+
+
+def carry_out_and_exit(run: Run, out: Path, **settings: Any) -> NoReturn:
+    """The whole life of a rank; its exit code is that of the command."""
     try:
         carry_out(run, out, **settings)
         code = 0
@@ -98,7 +104,8 @@ def _main(
         traceback.print_exc()
         code = 1
     if code != 1 and torch.distributed.is_initialized():
-        torch.distributed.barrier()  # who leaves first would break off what others still exchange
+        with suppress(RuntimeError):
+            torch.distributed.barrier()  # who leaves first would break off what others exchange
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

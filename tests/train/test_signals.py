@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.ranks import collect_ranks
+from tests.sockets import LOOPBACK, listening
 from tests.train.processes import run_ranks
 from tests.train.runs import Outcome, carry_out, outcome, tiny_run
 
@@ -54,24 +54,6 @@ def wait_for(path: Path, process: subprocess.Popen[str], timeout: float = 120) -
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < end, f"{path} did not appear within {timeout} s"
         time.sleep(0.01)
-
-
-LOOPBACK = "0100007F"  # 127.0.0.1, as Linux writes it
-
-
-def listening(pid: int) -> set[str]:
-    """The addresses on which a process accepts connections."""
-    links = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed since it was listed
-            links.append(os.readlink(entry))
-    own = {link.removeprefix("socket:[").rstrip("]") for link in links if link[:6] == "socket"}
-    rows = [
-        line.split()
-        for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
-    ]
-    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in own}
 
 
 def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:

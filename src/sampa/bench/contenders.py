@@ -159,6 +159,11 @@ def other_sam(bench: Bench) -> Step:
     return OtherSAM(model, bench.optimizer(model), training_loss, bench.batches())
 
 
+def contender(name: str) -> Contender:
+    """The one of that name."""
+    return next(c for c in contenders() if c.name == name)
+
+
 def contenders(*, all_methods: bool = True) -> list[Contender]:
     """Everyone who takes part; the methods of the paper's time table if `all_methods`."""
     one, branches, halves = Place

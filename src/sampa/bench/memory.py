@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from sampa.bench.contenders import Bench, Place, contenders
+from sampa.bench.contenders import Bench, Place, contender
 from sampa.bench.problems import Problem
 from sampa.bench.ranks import on_ranks
 
@@ -16,16 +16,14 @@ STEPS = 6
 
 def peak_memory(problem: Problem, base: str, ranks: int, name: str) -> int:
     """The most bytes that any rank had in use: resident on a CPU, allocated on a GPU."""
-    (contender,) = [c for c in contenders() if c.name == name]
-    processes = 1 if contender.place is Place.ONE_DEVICE else ranks
+    processes = 1 if contender(name).place is Place.ONE_DEVICE else ranks
     return max(on_ranks(_train, processes, problem, base, name))
 
 
 def _train(
     rank: int, ranks: int, device: torch.device, problem: Problem, base: str, name: str
 ) -> int:
-    (contender,) = [c for c in contenders() if c.name == name]
-    step = contender.make(Bench(problem, base, device, rank, ranks))
+    step = contender(name).make(Bench(problem, base, device, rank, ranks))
     for _ in range(STEPS):
         step()
     return _peak(device)

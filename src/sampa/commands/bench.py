@@ -19,7 +19,7 @@ from sampa.bench.rounds import measure
 from sampa.bench.show import described, sheets
 from sampa.bench.timeline import draw, record
 from sampa.checks import require, require_choice
-from sampa.train.folder import conditions
+from sampa.train.conditions import conditions
 
 MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 
@@ -74,17 +74,21 @@ def bench(
     result = summary(measured, peaks, _conditions(problem, base))
     if own_cost:
         result["own_cost"] = on_ranks(own_costs, 1, problem)[0]
-    for sheet in sheets(result):
-        console.print(sheet.for_terminal())
-    console.print(described(result["conditions"]), highlight=False)
-    if advise:
-        console.print(advice(result), highlight=False)
+    _show(result, console, advise=advise)
     _write(result, json, html)
     if timeline is not None:
         spans = on_ranks(record, 2, problem, base)
         title = f"One step of SAMPa on two ranks: {model}, batch {batch_size}"
         timeline.write_text(draw(spans, title), encoding="utf-8")
     return 0
+
+
+def _show(result: dict[str, Any], console: Console, *, advise: bool) -> None:
+    for sheet in sheets(result):
+        console.print(sheet.for_terminal())
+    console.print(described(result["conditions"]), highlight=False)
+    if advise:
+        console.print(advice(result), highlight=False)
 
 
 def _conditions(problem: Problem, base: str) -> dict[str, Any]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from sampa.execution.collectives import Groups
 from sampa.execution.evaluate import Evaluator
 from sampa.vectors import Vector
 
@@ -50,30 +47,6 @@ class Exchange(Protocol):
     def marks(self) -> Tensor:
         """The mark of every rank, after `losses`: shape (branches, data ranks)."""
         ...
-
-
-class SharedLosses:
-    """The loss of each branch, averaged over its data ranks, and every rank's mark."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-        self._dtype = torch.float64
-        self._gathering: tuple[Tensor, dist.Work] | None = None
-        self.marks = torch.zeros(groups.branches, groups.data_ranks)
-
-    def announce(self, loss: Tensor, mark: Tensor | None) -> None:
-        self._dtype = loss.dtype
-        header = loss.detach().double().reshape(1)
-        if mark is not None:
-            header = torch.cat([header, mark.to(header).reshape(1)])
-        self._gathering = self._groups.gather_headers(header)
-
-    def wait(self, branches: int) -> list[Tensor]:
-        assert self._gathering is not None
-        rows, work = self._gathering
-        self._groups.wait(work)
-        self.marks = rows[..., -1]
-        return list(rows[..., :1].mean(dim=(1, 2)).to(self._dtype)[:branches])
 
 
 def require_complete(names: Names, unused: Sequence[Tensor]) -> None:

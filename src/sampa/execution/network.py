@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sampa.execution.collectives import Groups
 from sampa.execution.evaluate import Evaluator
-from sampa.execution.exchange import Names, SharedLosses, require_called, require_complete
+from sampa.execution.exchange import Names, require_called, require_complete
 from sampa.packing import gradient_stride
 from sampa.preview import clear_gradients
 from sampa.vectors import Vector
@@ -80,6 +80,30 @@ class UsedParameters:
         return {p for p, used in zip(self._trainable, bitmap.tolist(), strict=True) if used}
 
 
+class GatheredLosses:
+    """The loss of each branch, averaged over its data ranks, and every rank's mark."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._dtype = torch.float64
+        self._gathering: tuple[Tensor, dist.Work] | None = None
+        self.marks = torch.zeros(groups.branches, groups.data_ranks)
+
+    def announce(self, loss: Tensor, mark: Tensor | None) -> None:
+        self._dtype = loss.dtype
+        header = loss.detach().double().reshape(1)
+        if mark is not None:
+            header = torch.cat([header, mark.to(header).reshape(1)])
+        self._gathering = self._groups.gather_headers(header)
+
+    def wait(self, branches: int) -> list[Tensor]:
+        assert self._gathering is not None
+        rows, work = self._gathering
+        self._groups.wait(work)
+        self.marks = rows[..., -1]
+        return list(rows[..., :1].mean(dim=(1, 2)).to(self._dtype)[:branches])
+
+
 class NetworkExchange:
     """Averages over data ranks and gathers over branches, bucket by bucket, in a fixed order."""
 
@@ -91,7 +115,7 @@ class NetworkExchange:
         self._buckets: list[Bucket] = []
         self._gathers = self._averages = False
         self._mark: Tensor | None = None
-        self._losses = SharedLosses(groups)
+        self._losses = GatheredLosses(groups)
         self._strides: dict[Tensor, tuple[int, ...]] = {}
 
     def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:

@@ -23,7 +23,8 @@ from sampa.bench.rounds import prepared, take_turns
 from sampa.reproduce.memory import peak_bytes
 from sampa.reproduce.plan import Scale
 from sampa.reproduce.request import Request
-from sampa.train.folder import RunFolder, conditions
+from sampa.train.conditions import conditions
+from sampa.train.folder import RunFolder
 from sampa.train.ranks import is_distributed
 
 RANKS = 2

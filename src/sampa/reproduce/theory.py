@@ -20,7 +20,7 @@ import sampa
 from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.reproduce.paper import published
 from sampa.reproduce.request import Request
-from sampa.train.folder import conditions
+from sampa.train.conditions import conditions
 
 RHO = 0.1
 HORIZONS = (10, 30, 100, 300, 1000)

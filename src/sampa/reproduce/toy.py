@@ -13,7 +13,7 @@ import sampa
 from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.reproduce.paper import published
 from sampa.reproduce.request import Request
-from sampa.train.folder import conditions
+from sampa.train.conditions import conditions
 
 LR = RHO = 0.1
 DIMENSIONS = 2  # in one dimension a random direction is a coin
