@@ -15,8 +15,8 @@ from sampa.survey import hyperparameters
 from sampa.train import recipes
 from sampa.train.run import BaseSpec, DataSpec, ModelSpec, Run
 
-IMAGES, HELD_BACK = 2000, 1000  # of the reduced edition; the others are trained on
-SIDE = 8  # pixels, after averaging down
+IMAGES, HELD_BACK = 2500, 1000  # of the reduced edition; the others are trained on
+SIDE = 16  # pixels, after averaging down
 NETWORKS: dict[Scale, dict[str, ModelSpec]] = {
     "paper": {
         "DenseNet-121": ModelSpec("densenet121"),
@@ -56,9 +56,9 @@ def _cifar(classes: int) -> Run:
             validation=HELD_BACK / IMAGES,
         ),
         model=NETWORKS["cpu"]["conv net"],
-        epochs=15,
-        base_epochs=30,
-        batch_size=64,
+        epochs=16,
+        base_epochs=32,
+        batch_size=32,
     )
 
 
