@@ -85,7 +85,8 @@ class Chart:
     Attributes:
         name: Of its files.
         note: What one must know to read it.
-        kind: Lines, bars (one value a line, named by its label) or points with their labels.
+        kind: Lines; bars (one value a line, named by its label) or intervals around values, both
+            with the paper's as a second value; or points with their labels.
     """
 
     name: str
@@ -94,8 +95,9 @@ class Chart:
     y_label: str
     lines: list[Line]
     note: str = ""
-    kind: Literal["lines", "bars", "points"] = "lines"
+    kind: Literal["lines", "bars", "intervals", "points"] = "lines"
     log_y: bool = False
+    log_x: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,73 @@
-"""Pictures of outcomes that are grids: a line over the rows or columns, or points."""
+"""Pictures of outcomes: those that come with them, and those that any table can be drawn as."""
 
 from __future__ import annotations
 
-from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
+from sampa.reproduce.outcome import SURE, Chart, Comparison, Entry, Line, Outcome
 from sampa.train.tables import Spread
 
 BAND = "Mean over seeds; the band is ± one standard deviation."
+PAPER = "Diamonds: the paper."
+
+
+def shown(outcome: Outcome) -> tuple[Chart, ...]:
+    """All pictures of an outcome: its own, and the differences that the paper prints too.
+
+    What has neither is drawn as bars.
+    """
+    charts = (*outcome.charts, *_differences(outcome))
+    return charts or tuple(_as_bars(outcome, row) for row in outcome.rows())
+
+
+def _differences(outcome: Outcome) -> list[Chart]:
+    """Paired differences between methods beside the paper's; times have pictures of their own."""
+    rows = {entry.row for entry in outcome.entries if entry.kind == "mean"}
+    found = [c for c in outcome.comparisons() if c.row in rows and c.ours.n > 1]
+    if all(c.paper is None for c in found):
+        return []
+    note = f"Bars: ± {SURE:g} standard errors; gray where they reach 0. {PAPER}"
+    pairs = {_pair(c) for c in found}
+    axis = f"{pairs.pop() if len(pairs) == 1 else 'difference'}, in the unit of the table"
+    lines = [_difference(c, label) for c, label in zip(found, _labels(found), strict=True)]
+    title = "Differences on the same seeds"
+    return [Chart("differences", title, axis, "", lines, note, kind="intervals")]
+
+
+def _pair(c: Comparison) -> str:
+    return f"{c.column} − {c.baseline}"
+
+
+def _labels(found: list[Comparison]) -> list[str]:
+    """Row and pair, without what is the same everywhere."""
+    if len({_pair(c) for c in found}) == 1:
+        return [c.row for c in found]
+    if len({c.row for c in found}) == 1:
+        return [_pair(c) for c in found]
+    return [f"{c.row}: {_pair(c)}" for c in found]
+
+
+def _difference(c: Comparison, label: str) -> Line:
+    error = SURE * c.ours.standard_error
+    values = [c.ours.mean] if c.paper is None else [c.ours.mean, c.paper]
+    return Line(label, [0.0], values, [c.ours.mean - error], [c.ours.mean + error])
+
+
+def _as_bars(outcome: Outcome, row: str) -> Chart:
+    own = [entry for entry in outcome.entries if entry.row == row]
+    place = outcome.rows().index(row)
+    name = "values" if place == 0 else f"values-{place + 1}"
+    return bars(name, f"{row[:1].upper()}{row[1:]}", row, own)
+
+
+def bars(name: str, title: str, axis: str, entries: list[Entry]) -> Chart:
+    """A bar for each method, with the paper's value where it prints one."""
+    lines = [_bar(entry) for entry in entries]
+    note = PAPER if any(line.y[1:] for line in lines) else ""
+    return Chart(name, title, axis, "", lines, note, kind="bars")
+
+
+def _bar(entry: Entry) -> Line:
+    values = [entry.ours.mean] if entry.paper is None else [entry.ours.mean, entry.paper.mean]
+    return Line(entry.column, [0.0], values)
 
 
 def over_noise(outcome: Outcome) -> tuple[Chart, ...]:
@@ -31,11 +93,12 @@ def against_time(outcome: Outcome, row: str, time_row: str) -> Chart:
     """One measure against time, a point for each method that has both."""
     time = {entry.column: entry.ours.mean for entry in outcome.entries if entry.row == time_row}
     lines = [
-        Line(entry.column, [time[entry.column]], [entry.ours.mean])
+        _line(entry.column, [time[entry.column]], [entry])
         for entry in outcome.entries
         if entry.row == row and entry.column in time
     ]
-    title, note = "Test accuracy against time", "Means over seeds; medians of interleaved steps."
+    title = "Test accuracy against time"
+    note = "Means over seeds ± one standard deviation; medians of interleaved steps."
     axes = ("time of a step / SAM's", "test accuracy in %")
     return Chart("accuracy-time", title, *axes, lines, note, kind="points")
 

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from sampa.reproduce.outcome import Comparison, Entry, Outcome
+from sampa.reproduce.pictures import shown
 from sampa.train.tables import Spread
 
 SCALE_NAMES = {
@@ -88,7 +89,7 @@ def markdown(outcome: Outcome, command: str, notes: str = "") -> str:
         parts += [*table_lines(PAIRED, rows), ""]
         parts += ["A difference under two standard errors is too small to tell.", ""]
     parts += [
-        line for chart in outcome.charts for line in _picture(chart.name, chart.title, chart.note)
+        line for chart in shown(outcome) for line in _picture(chart.name, chart.title, chart.note)
     ]
     parts += [line for fact in outcome.facts for line in (fact, "")]
     parts += [notes.strip(), ""] if notes.strip() else []

@@ -10,6 +10,7 @@ condition η_t < max{1, 1 / 2L} must read min, as the proof uses both; here η_t
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -144,6 +145,7 @@ class Measured:
     Attributes:
         mean: Of ‖∇f(x_t)‖² over the run.
         bound: The theorem's.
+        infimum: Of f.
     """
 
     problem: str
@@ -152,6 +154,7 @@ class Measured:
     mean: float
     bound: float
     trace: Trace
+    infimum: float = 0.0
 
     @property
     def violations(self) -> int:
@@ -163,7 +166,7 @@ class Measured:
 def measure(name: str, horizon: int, seed: int) -> Measured:
     problem = PROBLEMS[name](100 * seed)
     found = trace(problem, step_size(problem, horizon), horizon)
-    return Measured(name, horizon, seed, *rate(problem, found), found)
+    return Measured(name, horizon, seed, *rate(problem, found), found, problem.infimum)
 
 
 def carry_out(request: Request) -> Outcome:
@@ -203,25 +206,38 @@ def _entries(found: list[Measured]) -> list[Entry]:
 
 
 def _charts(name: str, found: list[Measured]) -> list[Chart]:
-    first = [m for m in found if m.problem == name and m.seed == 0]
-    return [_potential_chart(name, first[-1].trace), _rate_chart(name, first)]
+    own = [m for m in found if m.problem == name]
+    longest = [m for m in own if m.horizon == max(m.horizon for m in own)]
+    return [_potential_chart(name, longest[0]), _rate_chart(name, own)]
 
 
-def _potential_chart(name: str, found: Trace) -> Chart:
-    """V_t and what the lemma allows it to be, both from the same point."""
-    steps = list(range(1, min(len(found.potential), 61)))
+def _potential_chart(name: str, found: Measured) -> Chart:
+    """V_t and what the lemma allows it to be, both from the same point, above the infimum."""
+    steps = list(range(1, min(len(found.trace.potential), 61)))
     x = [float(t) for t in steps]
     lines = [
-        Line("V_t", x, [found.potential[t] for t in steps]),
-        Line("bound from V_{t−1}", x, [found.allowed[t - 1] for t in steps]),
+        Line("bound from V_{t−1}", x, [found.trace.allowed[t - 1] - found.infimum for t in steps]),
+        Line("V_t", x, [found.trace.potential[t] - found.infimum for t in steps]),
     ]
-    title = f"Potential, {name}"
-    return Chart(f"potential-{name.split()[0]}", title, "update", "V", lines, "The first seed.")
+    title, note = f"Potential, {name}", "The first seed; f* is the infimum."
+    file = f"potential-{name.split()[0]}"
+    return Chart(file, title, "update", "V − f*", lines, note, log_y=True)
 
 
 def _rate_chart(name: str, found: list[Measured]) -> Chart:
-    x = [float(m.horizon) for m in found]
-    bound, mean = [m.bound for m in found], [m.mean for m in found]
-    lines = [Line("bound", x, bound), Line("measured", x, mean)]
-    title, note = f"Mean of ‖∇f(x_t)‖², {name}", "The first seed."
-    return Chart(f"rate-{name.split()[0]}", title, "T", "mean of ‖∇f‖²", lines, note, log_y=True)
+    bounds: dict[int, list[float]] = {}
+    means: dict[int, list[float]] = {}
+    for m in found:
+        bounds.setdefault(m.horizon, []).append(m.bound)
+        means.setdefault(m.horizon, []).append(m.mean)
+    lines = [_band("bound", bounds), _band("measured", means)]
+    title, file = f"Mean of ‖∇f(x_t)‖², {name}", f"rate-{name.split()[0]}"
+    note = "Mean over seeds; the band reaches from the lowest to the highest."
+    axes = "T", "mean of ‖∇f‖²"
+    return Chart(file, title, *axes, lines, note, log_y=True, log_x=True)
+
+
+def _band(label: str, values: dict[int, list[float]]) -> Line:
+    found = list(values.values())
+    mean, low, high = map(statistics.fmean, found), map(min, found), map(max, found)
+    return Line(label, [float(T) for T in values], list(mean), list(low), list(high))

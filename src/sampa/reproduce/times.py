@@ -16,7 +16,7 @@ from sampa.reproduce import speed
 from sampa.reproduce.grids import EFFICIENT
 from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.reproduce.paper import Published, Value, published
-from sampa.reproduce.pictures import against_time
+from sampa.reproduce.pictures import against_time, bars
 from sampa.reproduce.request import Request
 from sampa.survey import measure
 
@@ -71,11 +71,11 @@ def efficiency_figure(request: Request) -> Outcome:
     entries = [*counted(), *timed(found)]
     about = f"{found['about']}; {DEVICES}"
     outcome = _outcome("fig-efficiency", TITLES["fig-efficiency"], request, about, entries, found)
-    bars = (
-        _bars("sequential-gradients", "Sequential gradients a step", "gradients", counted()),
-        _bars("step-time", "Time of a step", TIME, timed(found)),
+    charts = (
+        bars("sequential-gradients", "Sequential gradients a step", "gradients", counted()),
+        bars("step-time", "Time of a step", TIME, timed(found)),
     )
-    return replace(outcome, charts=bars)
+    return replace(outcome, charts=charts)
 
 
 def efficiency_table(accuracy: Callable[[Request], Outcome], request: Request) -> Outcome:
@@ -101,11 +101,6 @@ def timed(found: dict[str, Any]) -> list[Entry]:
     """Time ratios to SAM, with the paper's."""
     theirs = relative(published("tab-efficiency"), "Time/Epoch (s)", "SAM")
     return ratio_entries(TIME, found, theirs, "SAM")
-
-
-def _bars(name: str, title: str, axis: str, entries: list[Entry]) -> Chart:
-    lines = [Line(entry.column, [0.0], [entry.ours.mean]) for entry in entries]
-    return Chart(name, title, axis, "", lines, kind="bars")
 
 
 def ratio_entries(

@@ -1,0 +1,63 @@
+"""Charts that come as data: every kind is drawn, in the page's colors, and text stays text."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from sampa.report.drawing import draw, styles
+from sampa.report.svg import figure, to_svg
+from sampa.reproduce.outcome import Chart, Line
+
+EVIL = "<script>alert('x')</script>"
+LINES = [Line(name, [1.0, 2.0], [3.0, 4.0], [2.0, 3.0], [4.0, 5.0]) for name in ("SAM", EVIL)]
+VALUES = [Line(f"{EVIL}: {name}", [1.0], [3.0, 4.0], [2.0], [4.0]) for name in ("SAM", "SAMPa-0")]
+CHARTS = {
+    "lines": Chart("c", "t", EVIL, EVIL, LINES, log_x=True, log_y=True),
+    "bars": Chart("c", "t", "x", "", VALUES, kind="bars"),
+    "intervals": Chart("c", "t", "x", "", VALUES, kind="intervals"),
+    "points": Chart("c", "t", "x", "y", [Line(EVIL, [1.0], [3.0], [2.0], [4.0])], kind="points"),
+}
+
+
+def drawn(kind: str) -> str:
+    with figure():
+        return to_svg(draw(CHARTS[kind]), "prefix")
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_a_chart_has_only_the_pages_colors(kind: str) -> None:
+    svg = drawn(kind)
+    assert not re.findall(r"#[0-9a-f]{6}\b", svg)
+    assert "var(--series-" in svg
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_markup_in_a_label_stays_text(kind: str) -> None:
+    root = ET.fromstring(drawn(kind))
+    assert EVIL in " ".join(root.itertext())
+    assert not root.findall(".//{*}script")
+
+
+def test_a_method_looks_alike_in_all_charts() -> None:
+    alone, beside = styles(["SAMPa-0.2"]), styles(["SGD", "other", "SAMPa-0.2", "SAM"])
+    assert alone[0] == beside[2]
+    assert len(set(beside)) == 4
+
+
+def test_what_ours_is_held_against_is_gray() -> None:
+    assert styles(["bound from V", "V"])[0] == styles(["paper", "ours"])[0] == 0
+
+
+def test_many_lines_all_look_different() -> None:
+    names = ["SAM", *map(str, range(20)), "SAMPa-0"]
+    assert len(set(styles(names))) == 22
+
+
+def test_intervals_have_a_heading_for_each_group() -> None:
+    lines = [Line(label, [0.0], [1.0], [0.5], [1.5]) for label in ("a: x", "a: y", "b: x")]
+    with figure():
+        axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "x", "y", "b", "x"]
