@@ -62,7 +62,7 @@ def test_the_sweep_has_one_rho_for_all_lambdas() -> None:
 def test_reduced_runs_say_what_they_are(name: str) -> None:
     for run in EXPERIMENTS[name].runs("cpu"):
         assert run.about == described(run)
-        assert f"{run.epochs} epochs" in run.about
+        assert f"{run.epochs} epoch" in run.about
 
 
 def test_a_description_has_images_size_noise_network_and_epochs() -> None:
