@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -108,3 +109,9 @@ def test_the_library_does_not_import_the_extras(name: str) -> None:
 def test_no_modules_of_the_library_import_each_other_in_a_circle() -> None:
     graph = {name: imports(name) & set(LIBRARY) for name in LIBRARY if name != "sampa"}
     TopologicalSorter(graph).prepare()  # raises CycleError, naming the circle
+
+
+def test_importing_the_library_does_not_load_the_compiler() -> None:
+    code = "import sys, sampa; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

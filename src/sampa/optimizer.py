@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
-from torch.autograd.profiler import record_function
 from torch.optim import Optimizer
 
 from sampa import scaling, states
@@ -31,6 +30,7 @@ from sampa.execution.evaluate import Answer, Evaluator, LossFn, Snapshot
 from sampa.execution.executor import Executor
 from sampa.execution.serial import default_executor
 from sampa.layers import Layers
+from sampa.marks import marked
 from sampa.noise import derive_seed
 from sampa.options import Options
 from sampa.packing import Packing
@@ -160,11 +160,11 @@ class SharpnessAware(Optimizer):
             with torch.no_grad():
                 evaluator = self._evaluator(weights, loss_fn, batch)
                 update = self._run_method(weights, evaluator, journal)
-            if update is not None and update.gradient is not None:
-                with record_function("sampa.update"):
-                    self._apply(update.gradient, update, weights)
         finally:
-            self._snapshot.invalidate()
+            self._snapshot.forget()
+        if update is not None and update.gradient is not None:
+            with marked("update"):
+                self._apply(update.gradient, update, weights)
         self._finish(update, batch, journal)
         return journal.reported_loss()
 

@@ -17,7 +17,7 @@ Entries = Sequence[Tensor | None]
 Pattern = tuple[bool, ...]
 """Which entries of a vector are there."""
 
-MOST_KEPT = 4  # buffers of a layout that wait to be used again ...
+MOST_KEPT = 6  # buffers of a layout that wait to be used again ...
 LARGEST_KEPT = 1 << 25  # ... if they are not larger than this, in bytes
 
 
@@ -26,15 +26,25 @@ class Buffer:
 
     Attributes:
         flat: All of it.
-        views: Its parts, one for each entry that is there. They are for work in place only: whoever
-            keeps one would see another vector in it later.
     """
 
-    def __init__(self, flat: Tensor, views: Sequence[Tensor], layout: Layout) -> None:
+    def __init__(self, flat: Tensor, layout: Layout) -> None:
         self.flat = flat
-        self.views = views
         self.layout = layout
+        self._views: list[Tensor] | None = None
         self._uses_when_free = _uses(flat)
+
+    @property
+    def views(self) -> list[Tensor]:
+        """Its parts, one for each entry that is there.
+
+        They are for work in place only: whoever keeps one would see another vector in it later.
+        """
+        if self._views is None:
+            before = _uses(self.flat)
+            self._views = self.layout.views(self.flat)
+            self._uses_when_free += _uses(self.flat) - before
+        return self._views
 
     def is_free(self) -> bool:
         """Whether nobody looks at this memory any more, not even through a view."""
@@ -70,7 +80,7 @@ class Layout:
             if buffer.is_free():
                 return buffer
         flat = torch.empty(self.size, dtype=self.dtype, device=self.device)
-        buffer = Buffer(flat, self.views(flat), self)
+        buffer = Buffer(flat, self)
         if self._keeps and len(self._kept) < MOST_KEPT:
             self._kept.append(buffer)
         return buffer
@@ -78,7 +88,7 @@ class Layout:
     def pack(self, entries: Entries) -> Buffer:
         """A copy of the entries."""
         buffer = self.take()
-        torch._foreach_copy_(list(buffer.views), [t for t in entries if t is not None])
+        torch._foreach_copy_(buffer.views, [t for t in entries if t is not None])
         return buffer
 
     def entries(self, views: Sequence[Tensor]) -> tuple[Tensor | None, ...]:

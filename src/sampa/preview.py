@@ -16,7 +16,7 @@ import torch.optim.optimizer as torch_optimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sampa.packing import Packing
+from sampa.packing import Layout, Packing
 from sampa.probes import Move
 from sampa.vectors import Vector, Weights, pack
 
@@ -28,7 +28,7 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
         # A step may write into its gradients (foreach SGD with Nesterov does): hand it a copy.
         copy = g.clone()
         set_gradients(weights, copy.borrowed())
-        with borrowed_state(base):
+        with borrowed_state(base, g.layout):
             _unhooked_step(base)
         clear_gradients(weights)
 
@@ -36,11 +36,16 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
 
 @contextmanager
-def borrowed_state(base: Optimizer) -> Iterator[None]:
-    """Let `base` work on a copy of its state and options, then give it back the original."""
+def borrowed_state(base: Optimizer, layout: Layout | None = None) -> Iterator[None]:
+    """Let `base` work on a copy of its state and options, then give it back the original.
+
+    Args:
+        base: The optimizer.
+        layout: Of its gradients: what it keeps in their shape is copied in one go.
+    """
     state, groups = base.state, base.param_groups
     options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
-    base.state = defaultdict(dict, {p: _copied(values) for p, values in state.items()})
+    base.state = _copied_state(base, layout)
     for group, saved in zip(groups, options, strict=True):
         group.update(_copied(saved))
     try:
@@ -107,6 +112,34 @@ def _unhooked_step(base: Optimizer) -> None:
     finally:
         for (owner, name), value in zip(hooks, saved, strict=True):
             setattr(owner, name, value)
+
+
+def _copied_state(base: Optimizer, layout: Layout | None) -> defaultdict[Any, Any]:
+    done = {} if layout is None else _copied_columns(base, layout)
+    return defaultdict(
+        dict,
+        {
+            p: {k: done[k][p] if p in done.get(k, ()) else _copied(v) for k, v in values.items()}
+            for p, values in base.state.items()
+        },
+    )
+
+
+def _copied_columns(base: Optimizer, layout: Layout) -> dict[str, dict[Tensor, Tensor]]:
+    """Copies of the kinds of state that all parameters have in their own shape (momentum)."""
+    weights = [p for group in base.param_groups for p in group["params"]]
+    present = [p for p, there in zip(weights, layout.pattern, strict=True) if there]
+    kept = [base.state.get(p, {}) for p in present]
+    columns = {key: [values.get(key) for values in kept] for key in kept[0]}
+    kind = layout.dtype, layout.device
+    return {
+        key: dict(zip(present, layout.views(layout.pack(column).flat.detach()), strict=True))
+        for key, column in columns.items()
+        if all(
+            type(t) is Tensor and t.shape == p.shape and (t.dtype, t.device) == kind
+            for t, p in zip(column, present, strict=True)
+        )
+    }
 
 
 def _copied(value: Any) -> Any:

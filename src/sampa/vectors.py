@@ -12,7 +12,7 @@ Only the live weights are changed in place, through `add_` and `copy_`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -111,8 +111,14 @@ class Vector:
         return {t.untyped_storage().data_ptr() for t in whole if t is not None}
 
 
+def copied(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
+    """A vector of copies of the tensors."""
+    v = pack(tensors, packing)
+    return v if v.layout is not None else v.clone()
+
+
 def pack(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
-    """A vector of copies of the tensors, in one buffer if that is possible."""
+    """The vector of the tensors: copies in one buffer if that is possible, else themselves."""
     layout = packing.layout(tuple(t is not None for t in tensors))
     return Vector(tensors) if layout is None else Vector.packed(layout.pack(tensors))
 
@@ -122,10 +128,7 @@ def global_norm(tensors: Sequence[Tensor]) -> float:
     norms = [n for (t,) in _merged([(t,) for t in tensors]) for n in _norms(t.reshape(-1))]
     if not norms:
         return 0.0
-    if len(norms) == 1 and norms[0].numel() == 1:
-        return norms[0].item()
-    device = norms[0].device
-    return torch.linalg.vector_norm(torch.cat([n.to(device, torch.float64) for n in norms])).item()
+    return math.hypot(*_numbers(norms))
 
 
 def _norms(t: Tensor) -> list[Tensor]:
@@ -145,7 +148,14 @@ def dot(a: Vector, b: Vector) -> float:
     ]
     if not terms:
         return 0.0
-    return torch.stack([term.to("cpu", torch.float64) for term in terms]).sum().item()
+    return math.fsum(_numbers(terms))
+
+
+def _numbers(results: Sequence[Tensor]) -> list[float]:
+    """The results of kernels, fetched at once where they are on one device."""
+    if len({(r.device, r.dtype) for r in results}) > 1:
+        results = [r.to("cpu", torch.float64) for r in results]
+    return torch.cat([r.reshape(-1) for r in results]).tolist()
 
 
 def _both(a: Vector, b: Vector) -> list[tuple[Tensor, Tensor]]:
@@ -194,45 +204,75 @@ def scale(v: Vector, factor: float) -> Vector:
 
 def add(a: Vector, b: Vector, alpha: float = 1.0) -> Vector:
     """a + α b; an absent entry counts as zero, and two absent ones stay absent."""
-    buffers = _buffers(a, b)
-    if buffers is not None:
-        s, t, layout = buffers
-        buffer = layout.take()
-        torch.add(s, t, alpha=alpha, out=buffer.flat)
-        return Vector.packed(buffer)
-    both = [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
-    sums: Iterator[Tensor] = iter(
-        torch._foreach_add([s for s, _ in both], [t for _, t in both], alpha=alpha) if both else ()
+    return _joined(
+        a,
+        b,
+        lambda s, t, out: torch.add(s, t, alpha=alpha, out=out),
+        lambda s, t: torch._foreach_add(s, t, alpha=alpha),
+        lambda s: s,
+        lambda t: t * alpha,
     )
-    entries: list[Tensor | None] = []
-    for s, t in zip(a, b, strict=True):
-        if s is not None and t is not None:
-            entries.append(next(sums))
-        else:
-            entries.append(s if t is None else t * alpha)
-    return Vector(entries)
 
 
 def mix(a: Vector, b: Vector, lam: float) -> Vector:
-    """(1 − λ) a + λ b."""
+    """(1 − λ) a + λ b; an absent entry counts as zero, and two absent ones stay absent."""
     if lam in (0, 1):  # an entry that is absent stays absent
         return b if lam else a
-    scaled, buffers = scale(a, 1 - lam), _buffers(a, b)
-    if buffers is None or scaled.flat is None:
-        return add(scaled, b, alpha=lam)
-    scaled.flat.add_(buffers[1], alpha=lam)  # nobody else knows this memory yet
-    return scaled
+    return _joined(
+        a,
+        b,
+        lambda s, t, out: torch.lerp(s, t, lam, out=out),
+        lambda s, t: torch._foreach_lerp(s, t, lam),
+        lambda s: s * (1 - lam),
+        lambda t: t * lam,
+    )
 
 
 def multiply(a: Vector, b: Vector) -> Vector:
     """a · b element by element; absent where one of them is."""
+    return _joined(
+        a,
+        b,
+        lambda s, t, out: torch.mul(s, t, out=out),
+        lambda s, t: torch._foreach_mul(s, t),
+        lambda s: None,
+        lambda t: None,
+    )
+
+
+def _joined(
+    a: Vector,
+    b: Vector,
+    whole: Callable[[Tensor, Tensor, Tensor], Tensor],
+    many: Callable[[list[Tensor], list[Tensor]], Sequence[Tensor]],
+    only_a: Callable[[Tensor], Tensor | None],
+    only_b: Callable[[Tensor], Tensor | None],
+) -> Vector:
+    """A function of two vectors, element by element.
+
+    Args:
+        a: The first vector.
+        b: The second one.
+        whole: The function of two buffers, into a third.
+        many: The same of lists of tensors, where a vector is in pieces.
+        only_a: An entry that b has not.
+        only_b: An entry that a has not.
+    """
     buffers = _buffers(a, b)
     if buffers is not None:
         s, t, layout = buffers
         buffer = layout.take()
-        torch.mul(s, t, out=buffer.flat)
+        whole(s, t, buffer.flat)
         return Vector.packed(buffer)
-    return Vector([None if s is None or t is None else s * t for s, t in zip(a, b, strict=True)])
+    both = _both(a, b)
+    joined = iter(many([s for s, _ in both], [t for _, t in both]) if both else ())
+    entries: list[Tensor | None] = []
+    for s, t in zip(a, b, strict=True):
+        if s is not None and t is not None:
+            entries.append(next(joined))
+        else:
+            entries.append(only_a(s) if s is not None else None if t is None else only_b(t))
+    return Vector(entries)
 
 
 def weighted_sum(vectors: Sequence[Vector], shares: Sequence[float]) -> Vector:
@@ -297,10 +337,11 @@ def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
         torch._foreach_add_([w for w, _ in pairs], [t for _, t in pairs], alpha=factor)
 
 
-def copy_(targets: Weights, sources: Weights) -> None:
-    """targets ← sources in place, bit for bit."""
-    if targets:
-        torch._foreach_copy_(list(targets), list(sources))
+def copy_(targets: Weights, sources: Iterable[Tensor | None]) -> None:
+    """targets ← sources in place, bit for bit, where a source is there."""
+    pairs = [(t, s) for t, s in zip(targets, sources, strict=True) if s is not None]
+    if pairs:
+        torch._foreach_copy_([t for t, _ in pairs], [s for _, s in pairs])
 
 
 def _fill(pattern: Vector, values: Sequence[Tensor]) -> Vector:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from sampa.execution.collectives import open_mesh
+from sampa.heap import keep_freed_memory
 
 Result = TypeVar("Result")
 
@@ -48,6 +49,7 @@ def _run(
         MASTER_PORT=str(port),
     )
     torch.set_num_threads(1)
+    keep_freed_memory()
     pin_to_core(rank)
     device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
     if ranks > 1:

@@ -98,6 +98,9 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
         dist.barrier()
     if step is None:
         return 0.0
+    step()  # a step of training follows one like it: whoever ran before has left other things
+    if bench.ranks > 1 and contender.place is not Place.ONE_DEVICE:
+        dist.barrier()
     start = time.perf_counter()
     for _ in range(contender.steps):
         step()

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sampa.checks import require
 from sampa.commands.report import report
-from sampa.train.launch import end_with_launcher, is_launched, launch, set_threads
+from sampa.train.launch import end_with_launcher, is_launched, launch, set_up_process
 from sampa.train.loop import Interrupted, Settings, train
 from sampa.train.ranks import is_first, wait_for_all
 from sampa.train.recipes import find_recipe
@@ -39,7 +39,7 @@ def demo(devices: int = 2, seeds: int = 3, out: Path = Path("runs/demo")) -> int
         return launch(devices, sys.argv[1:])
     if is_launched():
         end_with_launcher()
-    set_threads()
+    set_up_process()
     run = find_recipe("digits-cpu")
     for seed in range(seeds):
         for method in METHODS:

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from sampa.commands.train import default_device
 from sampa.train import checkpoint
 from sampa.train.folder import RunFolder
-from sampa.train.launch import set_threads
+from sampa.train.launch import set_up_process
 from sampa.train.models import build
 from sampa.train.tasks import open_task
 
@@ -34,7 +34,7 @@ def main(
         split: The data to judge it on.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
     """
-    set_threads()
+    set_up_process()
     folder = RunFolder(run_folder)
     run = folder.run()
     chosen = which or run.select

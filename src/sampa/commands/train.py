@@ -16,7 +16,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from sampa.checks import require
-from sampa.train.launch import end_with_launcher, is_launched, launch, set_threads
+from sampa.train.launch import end_with_launcher, is_launched, launch, set_up_process
 from sampa.train.loop import Interrupted, Settings, checked_method
 from sampa.train.loop import train as carry_out
 from sampa.train.ranks import is_first
@@ -110,7 +110,7 @@ def train(arguments: Annotated[TrainArguments, arg(name="")]) -> int:
         return launch(arguments.devices, sys.argv[1:], arguments.max_restarts)
     if is_launched():
         end_with_launcher()
-    set_threads(arguments.threads)
+    set_up_process(arguments.threads)
     out = arguments.out or default_folder(run)
     try:
         result = carry_out(run, settings(arguments, out))

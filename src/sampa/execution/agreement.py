@@ -48,23 +48,25 @@ class Agreement:
         self._rounds, self._has_checked = 0, True
         trained = [p for p in weights if p in self._names]
         marks = [_fingerprint(p) for p in trained]
-        mark = _batch_fingerprint(batch if self._groups.branches > 1 else None)
-        found = self._groups.gather_checks(torch.stack([mark.to(marks[0].device), *marks])).cpu()
-        self.require_same_batches(found[..., 0])
+        mark = marks[0].new_tensor(_batch_fingerprint(batch if self._groups.branches > 1 else None))
+        found = self._groups.gather_checks(torch.stack([mark, *marks])).cpu()
+        self.require_same_batches(found[..., 0].tolist())
         self._require_same_weights(found[..., 1:], trained)
 
-    def require_same_batches(self, found: Tensor) -> None:
+    def require_same_batches(self, found: list[list[float]]) -> None:
         """Branches must agree at each data rank; data ranks have shards of their own.
 
         Args:
-            found: The marks of all batches, of shape (branches, data ranks).
+            found: The marks of all batches: for each branch, those of its data ranks.
 
         Raises:
             RuntimeError: On every rank, saying how to get equal batches.
         """
-        if bool((found == found[0]).all()):
+        if all(marks == found[0] for marks in found):
             return
-        ranks = (found != found[0]).flatten().nonzero().flatten().tolist()
+        first = found[0]
+        same = [a == b for marks in found for a, b in zip(marks, first, strict=True)]
+        ranks = [rank for rank, is_same in enumerate(same) if not is_same]
         raise RuntimeError(
             f"step {self._groups.step}: the branches got different batches: those of rank(s) "
             f"{ranks} are not what branch 0 has; branches must see the same batches in the same "
@@ -83,9 +85,9 @@ class Agreement:
                 )
 
 
-def batch_mark(batch: Any) -> Tensor:
+def batch_mark(batch: Any) -> float:
     """A fingerprint of a batch that a float64 holds exactly."""
-    return (_batch_fingerprint(batch) & ((1 << 52) - 1)).double()
+    return float(_batch_fingerprint(batch) & ((1 << 52) - 1))
 
 
 def _fingerprint(t: Tensor) -> Tensor:
@@ -99,12 +101,12 @@ def _fingerprint(t: Tensor) -> Tensor:
     return (sums * torch.arange(1, 2 * len(sums), 2, device=t.device)).sum()
 
 
-def _batch_fingerprint(batch: Any) -> Tensor:
+def _batch_fingerprint(batch: Any) -> int:
     tensors = [t for t in tensors_in(batch) if t.layout is torch.strided]
     if all(t.device.type == "cpu" for t in tensors):
-        return torch.tensor(_checksum(tensors))
+        return _checksum(tensors)
     marks = [_fingerprint(t).cpu() * (2 * i + 1) for i, t in enumerate(tensors)]
-    return torch.stack(marks).sum()
+    return int(torch.stack(marks).sum())
 
 
 def _checksum(tensors: list[Tensor]) -> int:

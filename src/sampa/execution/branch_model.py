@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, Self
 
-import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sampa.execution.collectives import Groups
+from sampa.execution.compiler import outside_of_graphs
 from sampa.execution.statistics import SharedStatistics
 
 
@@ -70,7 +70,7 @@ class PlainModel(BranchModel):
         return nullcontext()
 
 
-@torch.compiler.disable
+@outside_of_graphs
 def _call_outside_of_graphs(function: Callable[[], None]) -> None:
     function()
 

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
-from torch.autograd.profiler import record_function
 
 from sampa.batches import split
 from sampa.layers import Layers
 from sampa.losses import Loss, checked_loss
+from sampa.marks import marked
 from sampa.noise import seeded
 from sampa.norm_stats import evaluation_mode, frozen_statistics
 from sampa.packing import Packing
 from sampa.preview import clear_gradients, take_gradients
 from sampa.probes import Batch, Move, Probe
-from sampa.vectors import Vector, Weights, copy_, pack, restrict
+from sampa.vectors import Vector, Weights, copied, copy_, restrict
 
 LossFn = Callable[[Any], Tensor | Loss]
 
@@ -45,47 +45,35 @@ class Snapshot:
     """
 
     def __init__(self) -> None:
-        self._saved: list[Tensor] = []
-        self._is_current = False
-
-    @property
-    def copies(self) -> int:
-        """How many copies of the weights are held."""
-        return 1 if self._saved else 0
+        self.copies = 0  # of the weights, that the last step which moved them held
+        self._saved: Vector | None = None
 
     @contextmanager
-    def moved(self, weights: Weights, move: Move | None) -> Iterator[None]:
+    def moved(self, weights: Weights, move: Move | None, packing: Packing) -> Iterator[None]:
         """Hold the weights where `move` takes them inside the block, at x_t after it."""
         if move is None:
             yield
             return
-        trainable = [p for p in weights if p.requires_grad]
-        self._save(trainable)
+        with torch.no_grad(), marked("move"):
+            saved = self._save(weights, packing)
         try:
-            with torch.no_grad(), record_function("sampa.move"):
+            with torch.no_grad(), marked("move"):
                 move(weights)
             yield
         finally:
-            with torch.no_grad(), record_function("sampa.restore"):
-                copy_(trainable, self._saved)
+            with torch.no_grad(), marked("restore"):
+                copy_(weights, saved.borrowed())
             torch.clear_autocast_cache()  # cast copies of the moved weights
 
-    def invalidate(self) -> None:
+    def forget(self) -> None:
         """Say that the weights are no longer x_t."""
-        self._is_current = False
+        self._saved = None
 
-    def _save(self, trainable: Weights) -> None:
-        if self._is_current:
-            return
-        same = len(self._saved) == len(trainable) and all(
-            s.shape == p.shape and s.dtype == p.dtype and s.device == p.device
-            for s, p in zip(self._saved, trainable, strict=True)
-        )
-        if same:
-            copy_(self._saved, [p.detach() for p in trainable])
-        else:
-            self._saved = [p.detach().clone() for p in trainable]
-        self._is_current = True
+    def _save(self, weights: Weights, packing: Packing) -> Vector:
+        if self._saved is None:
+            self._saved = copied([p if p.requires_grad else None for p in weights], packing)
+            self.copies = 1
+        return self._saved
 
 
 @dataclass(frozen=True)
@@ -136,7 +124,7 @@ class Evaluator:
         clear_gradients(self.weights)
         model = self.layers.model
         with (
-            self.snapshot.moved(self.weights, probe.move),
+            self.snapshot.moved(self.weights, probe.move, self.packing),
             self._with_buffers(probe.buffers),
             evaluation_mode(model) if probe.evaluation else nullcontext(),
             nullcontext() if probe.counts_statistics else frozen_statistics(model),
@@ -144,7 +132,7 @@ class Evaluator:
             self.layers.watched(),
             self._wanting(probe.wrt if may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.backward and wanted),
-            record_function("sampa.gradient"),
+            marked("gradient"),
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
@@ -156,8 +144,7 @@ class Evaluator:
 
     def copied(self, gradients: Sequence[Tensor | None]) -> Vector:
         """A vector of copies, in the order of the weights."""
-        v = pack(gradients, self.packing)
-        return v if v.layout is not None else v.clone()
+        return copied(gradients, self.packing)
 
     def _accumulate(
         self,
@@ -221,7 +208,7 @@ class Evaluator:
         buffers = self.layers.float_buffers()
         saved = [b.clone() for b in buffers]
         try:
-            copy_(buffers, [v for v in values if v is not None])
+            copy_(buffers, values)
             yield
         finally:
             copy_(buffers, saved)

@@ -17,7 +17,7 @@ Names = Mapping[Tensor, str]
 class Exchange(Protocol):
     """Gives every rank the gradient of every branch, bit for bit."""
 
-    def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:
+    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
         """Get ready for one backward pass.
 
         Args:
@@ -44,8 +44,8 @@ class Exchange(Protocol):
         """The losses that the first `branches` branches announced."""
         ...
 
-    def marks(self) -> Tensor:
-        """The mark of every rank, after `losses`: shape (branches, data ranks)."""
+    def marks(self) -> list[list[float]]:
+        """The mark of every rank, after `losses`: for each branch, those of its data ranks."""
         ...
 
 

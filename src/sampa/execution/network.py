@@ -89,11 +89,11 @@ class GatheredLosses:
         self._gathering: tuple[Tensor, dist.Work] | None = None
         self.marks = torch.zeros(groups.branches, groups.data_ranks)
 
-    def announce(self, loss: Tensor, mark: Tensor | None) -> None:
+    def announce(self, loss: Tensor, mark: float | None) -> None:
         self._dtype = loss.dtype
         header = loss.detach().double().reshape(1)
         if mark is not None:
-            header = torch.cat([header, mark.to(header).reshape(1)])
+            header = torch.cat([header, header.new_tensor([mark])])
         self._gathering = self._groups.gather_headers(header)
 
     def wait(self, branches: int) -> list[Tensor]:
@@ -114,11 +114,11 @@ class NetworkExchange:
         self._use_varies = use_varies
         self._buckets: list[Bucket] = []
         self._gathers = self._averages = False
-        self._mark: Tensor | None = None
+        self._mark = 0.0
         self._losses = GatheredLosses(groups)
         self._strides: dict[Tensor, tuple[int, ...]] = {}
 
-    def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:
+    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
         self._buckets = []
         self._mark = mark
         self._gathers, self._averages = gathers, averages
@@ -129,7 +129,7 @@ class NetworkExchange:
         return self._gathers or self._averages
 
     def announce(self, loss: Tensor) -> None:
-        self._losses.announce(loss, self._mark)
+        self._losses.announce(loss, self._mark if self._gathers else None)
 
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook. It never blocks on this bucket's own exchange."""
@@ -175,8 +175,8 @@ class NetworkExchange:
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses.wait(branches)
 
-    def marks(self) -> Tensor:
-        return self._losses.marks
+    def marks(self) -> list[list[float]]:
+        return self._losses.marks.tolist()
 
     def _without_unused(
         self, gradients: list[Gradients], uses: Tensor, work: dist.Work

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.profiler import record_function
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.agreement import Agreement, batch_mark
@@ -37,6 +36,7 @@ from sampa.execution.network import NetworkExchange
 from sampa.execution.shared import SharedMemoryExchange
 from sampa.execution.shared_memory import SharedMemory, open_shared_memory
 from sampa.execution.statistics import SharedStatistics
+from sampa.marks import marked
 from sampa.probes import INCOMING, Probe, Round
 from sampa.vectors import Weights
 
@@ -179,13 +179,13 @@ class Parallel:
         self._statistics.prepare(wave)
         exchanges = gathers or averages
         self._agreement.check(evaluator.weights, evaluator.batches[INCOMING], exchanges=exchanges)
-        mark = batch_mark(evaluator.batches[INCOMING]) if gathers else None
+        mark = batch_mark(evaluator.batches[INCOMING]) if gathers else 0.0
         if exchanges:
             self._settle_buckets(probe, first + number, evaluator)
         self.exchange.begin(gathers=gathers, averages=averages, mark=mark)
         loss = self._backward(probe, first + number, evaluator)
         self._statistics.note(wave)
-        with record_function("sampa.exchange"):
+        with marked("exchange"):
             gradients = (
                 self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
             )

@@ -44,9 +44,9 @@ class SharedMemoryExchange:
         self._marks: list[float] = []
         self._gathers = self._was_called = False
 
-    def begin(self, *, gathers: bool, averages: bool, mark: Tensor | None = None) -> None:
+    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
         self._gathers, self._was_called = gathers, False
-        self._mark = 0.0 if mark is None else mark.item()
+        self._mark = mark
 
     def note_call(self) -> None:
         """The model was called: this rank takes part."""
@@ -62,8 +62,8 @@ class SharedMemoryExchange:
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses[:branches]
 
-    def marks(self) -> Tensor:
-        return torch.tensor(self._marks, dtype=torch.float64).view(-1, 1)
+    def marks(self) -> list[list[float]]:
+        return [[mark] for mark in self._marks]
 
     def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
         require_called(self._was_called)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
 
 from sampa.execution.collectives import Groups
+from sampa.execution.compiler import outside_of_graphs
 from sampa.norm_stats import batch_norms
 from sampa.probes import Round
 
@@ -26,7 +26,7 @@ class SharedStatistics:
         self._buffers = [b for m in batch_norms(model) for b in m.buffers(recurse=False)]
         self._owner: int | None = None  # the branch that is ahead
         guard = Guard(self._refuse_if_behind)
-        model.register_forward_pre_hook(guard.before_forward)  # pyright: ignore[reportAttributeAccessIssue]
+        model.register_forward_pre_hook(guard.before_forward)
         model.register_state_dict_pre_hook(guard.before_saving)
 
     def prepare(self, wave: Round) -> None:
@@ -92,7 +92,7 @@ class Guard:
     def __reduce__(self) -> tuple[type[Guard], tuple[()]]:
         return Guard, ()
 
-    @torch.compiler.disable
+    @outside_of_graphs
     def before_forward(self, *_: Any) -> None:
         if self._refuse_if_behind is not None:
             self._refuse_if_behind(evaluating=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from sampa.reproduce.request import Request
 from sampa.train.folder import RunFolder
 from sampa.train.jobs import threads_each
-from sampa.train.launch import set_threads
+from sampa.train.launch import set_up_process
 from sampa.train.loop import Interrupted, Settings, checked_method, train
 from sampa.train.run import Run, read_run
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     data_dir = None
     if arguments[0] == "--data-dir":
         data_dir, arguments = Path(arguments[1]), arguments[2:]
-    set_threads(1)
+    set_up_process(1)
     code = 0
     for file in map(Path, arguments):
         try:

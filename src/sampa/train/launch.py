@@ -15,6 +15,7 @@ import torch
 
 from sampa.checks import require
 from sampa.execution.executor import launched_world_size
+from sampa.heap import keep_freed_memory
 
 _LAUNCHER = "SAMPA_LAUNCHER"  # in the environment of a rank: the process that started it
 _GRACE = 30.0  # seconds to save in; the launcher gives its ranks as many
@@ -25,11 +26,13 @@ def is_launched() -> bool:
     return launched_world_size() > 1
 
 
-def set_threads(threads: int | None = None) -> None:
-    """An even share of the cores for each process, unless OMP_NUM_THREADS says another number.
+def set_up_process(threads: int | None = None) -> None:
+    """Give a process that trains its share of the cores, and let it keep memory that it frees.
 
-    Sums depend on it, so run.json records it.
+    An even share, unless OMP_NUM_THREADS says another number. Sums depend on it, so run.json
+    records it.
     """
+    keep_freed_memory()
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     share = max(1, (os.cpu_count() or 1) // local)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS") or share))
