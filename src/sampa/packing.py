@@ -17,7 +17,7 @@ Entries = Sequence[Tensor | None]
 Pattern = tuple[bool, ...]
 """Which entries of a vector are there."""
 
-MOST_KEPT = 6  # buffers of a layout that wait to be used again ...
+MOST_KEPT = 4  # buffers of a layout that wait to be used again ...
 LARGEST_KEPT = 1 << 25  # ... if they are not larger than this, in bytes
 
 
