@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from sampa.report import make_report
+from tests.report.browsing import (
+    DESKTOP,
+    EVIL,
+    PHONE,
+    api,
+    brightness,
+    needs_chromium,
+    opened,
+    overflow,
+    started,
+)
 from tests.report.folders import a_run, write_grid, write_run
 
-api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-
-EVIL = "<script>document.title = 'taken over'</script>"
-PHONE = {"width": 360, "height": 740}
-DESKTOP = {"width": 1200, "height": 900}
+pytestmark = needs_chromium
 LONG = "a-method-with-quite-a-long-name-of-its-own"
 
 
@@ -36,28 +40,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[api.Browser]:
-    # No sandbox: tests run as root in containers, and the page is our own.
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with started() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def page(browser: api.Browser, address: str) -> Iterator[api.Page]:
-    """The opened page; ends with an error if the browser complained or fetched anything."""
-    page = browser.new_page(viewport=DESKTOP)
-    complaints: list[str] = []
-    requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(address)
-    yield page
-    page.close()
-    assert not complaints
-    assert [url for url in requests if not url.startswith("data:")] == [address]
+    with opened(browser, address) as page:
+        yield page
 
 
 def column(page: api.Page, number: int, table: int = 0) -> list[str]:
@@ -70,21 +60,9 @@ def header(page: api.Page, name: str) -> api.Locator:
     return page.locator("table.sortable").first.get_by_role("columnheader", name=name)
 
 
-def overflow(page: api.Page) -> int:
-    """By how many pixels the page is wider than the window."""
-    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-
-
 def open_details(page: api.Page) -> None:
     page.locator("summary").click()
     assert page.get_by_role("heading", name="Conditions", exact=True).is_visible()
-
-
-def brightness(page: api.Page, selector: str, prop: str) -> float:
-    """The mean of the three channels of a computed color."""
-    script = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
-    color = page.evaluate(script, [selector, prop])
-    return sum(map(float, color[color.index("(") + 1 : -1].split(",")[:3])) / 3
 
 
 def test_the_page_opens_without_complaint_or_request(page: api.Page) -> None:

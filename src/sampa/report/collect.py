@@ -9,7 +9,9 @@ from pathlib import Path
 
 from sampa.checks import require
 from sampa.report.records import Paper, Record, read_paper, read_record, read_records
-from sampa.reproduce.outcome import Outcome
+from sampa.reproduce.outcome import Outcome, Recorded
+from sampa.reproduce.paper import published_order
+from sampa.reproduce.writing import NOTES
 
 MANY = "runs.jsonl"
 MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
@@ -29,7 +31,7 @@ class Collection:
 
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[Recorded, ...] = ()
 
 
 def collect(folders: Sequence[Path]) -> Collection:
@@ -67,13 +69,13 @@ def _read(run: Path, place: str, paper: Paper | None) -> list[Record]:
 class Outcomes:
     """Tables and figures that `sampa reproduce` left, and what could not be read."""
 
-    found: list[Outcome] = field(default_factory=list)
+    found: list[Recorded] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def collect_outcomes(folders: Sequence[Path]) -> Outcomes:
-    """Each experiment's outcome at a scale once, in the order of their paths."""
-    kept: dict[tuple[str, str], Outcome] = {}
+    """Each experiment's outcome at a scale once, in the paper's order."""
+    kept: dict[tuple[str, str], Recorded] = {}
     outcomes = Outcomes()
     for root in folders:
         for file in sorted(root.rglob("results.json")):
@@ -81,11 +83,17 @@ def collect_outcomes(folders: Sequence[Path]) -> Outcomes:
                 saved = json.loads(file.read_text(encoding="utf-8"))
                 if isinstance(saved, dict) and "entries" in saved:  # `sampa compare` has others
                     outcome = Outcome.from_json(saved)
-                    kept.setdefault((outcome.id, outcome.scale), outcome)
+                    recorded = Recorded(outcome, _notes(file.parent))
+                    kept.setdefault((outcome.id, outcome.scale), recorded)
             except (ValueError, OSError) as error:
                 outcomes.problems.append(Problem(shown(file, root), _reason(error)))
-    outcomes.found = list(kept.values())
+    outcomes.found = sorted(kept.values(), key=lambda found: published_order(found.outcome.id))
     return outcomes
+
+
+def _notes(folder: Path) -> str:
+    notes = folder / NOTES
+    return notes.read_text(encoding="utf-8") if notes.exists() else ""
 
 
 def find_runs(root: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -14,22 +15,24 @@ from sampa.report.labels import place
 from sampa.report.svg import INK, MUTED, PAPER, SERIES
 from sampa.reproduce.outcome import Chart, Line
 
-SMALL = 7.5  # points, of words inside the axes
+SMALL = 8.0  # points, of words inside the axes
 MANY = 40  # points of a line, from which on it is thin
-FEW = 4  # lines whose legend finds room inside the axes
+LONGEST, ROW = 48, 60  # letters of a label, and of a row of them
+FEW = 4  # lines whose legend finds room above the axes; others have it to their right
 
 # One look for a method wherever it is drawn: the number that `look` takes.
 STYLES = {"SGD": 0, "AdamW": 0, "SAM": 1, "SAMPa-0": 2, "SAMPa-0.2": 3, "SAMPa-0.1": 3}
 REFERENCES = ("bound", "paper")  # what ours is held against, in gray
-HERO, OTHERS = SERIES[3], SERIES[0]
+HERO, OTHERS = SERIES[3], MUTED
 
 
 def draw(chart: Chart) -> Figure:
     """A chart in the report's style and stand-in colors; call it inside `figure`."""
+    chart = replace(chart, lines=[replace(n, label=_short(n.label)) for n in chart.lines])
     drawn = Figure(figsize=_size(chart))
     axes = drawn.add_subplot()
-    axes.set_xlabel(chart.x_label)
-    axes.set_ylabel(chart.y_label)
+    axes.set_xlabel(_short(chart.x_label))
+    axes.set_ylabel(_short(chart.y_label))
     for axis, is_log in (("x", chart.log_x), ("y", chart.log_y)):
         if is_log:
             axes.set(**{f"{axis}scale": "log"})
@@ -46,6 +49,11 @@ def _size(chart: Chart) -> tuple[float, float] | None:
     if chart.kind == "intervals":
         return 5.2, 0.75 + 0.17 * len(_grouped([line.label for line in chart.lines])[0])
     return None
+
+
+def _short(text: str) -> str:
+    """Words that leave room for what they name; the page has them in full."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def styles(labels: Sequence[str]) -> list[int]:
@@ -65,7 +73,8 @@ def _lines(axes: Axes, chart: Chart) -> None:
     if len(chart.lines) > FEW:
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), **legend)
     elif len(chart.lines) > 1:
-        axes.legend(**legend)
+        columns = max(1, min(FEW, ROW // max(len(line.label) for line in chart.lines)))
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, **legend)
 
 
 def _line(axes: Axes, line: Line, style: int, *, marked: bool) -> None:
@@ -90,7 +99,9 @@ def _bars(axes: Axes, chart: Chart) -> None:
     """One bar a line, from top to bottom, with the paper's value where there is one."""
     names = [line.label for line in chart.lines]
     colors = [HERO if name.startswith("SAMPa") else OTHERS for name in names]
-    axes.barh(names, [line.y[0] for line in chart.lines], height=0.62, color=colors)
+    drawn = axes.barh(names, [line.y[0] for line in chart.lines], height=0.62, color=colors)
+    for bar, color in zip(drawn, colors, strict=True):
+        bar.set_alpha(1.0 if color == HERO else 0.55)
     beside = axes.get_yaxis_transform()  # a column of numbers to the right
     for i, line in enumerate(chart.lines):
         axes.text(1.02, i, f"{line.y[0]:.2f}", transform=beside, va="center")

@@ -1,4 +1,4 @@
-"""Views: everything that the page shows of a recipe, ready for the template."""
+"""Views: everything that the page shows, ready for the template."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from sampa.report.charts import Look, curve_chart, look, sweep_chart, time_chart
 from sampa.report.collect import Problem
 from sampa.report.conditions import Fact, conditions, mixed, run_table, settings, time_caveat
-from sampa.report.experiments import ExperimentView, experiment_view
+from sampa.report.experiments import ExperimentView, counts, experiment_view
 from sampa.report.groups import Recipe, Variant
 from sampa.report.series import (
     bands,
@@ -21,7 +21,7 @@ from sampa.report.series import (
     sweeps,
 )
 from sampa.report.summarize import Table, headline, paper_table, result_table
-from sampa.reproduce.outcome import Outcome
+from sampa.reproduce.outcome import Outcome, Recorded
 
 
 @dataclass(frozen=True)
@@ -61,27 +61,78 @@ class RecipeView:
 
 
 @dataclass(frozen=True)
+class Section:
+    """An experiment with the recipes that were trained for it."""
+
+    experiment: ExperimentView
+    recipes: tuple[RecipeView, ...]
+
+    def row(self, part: RecipeView) -> str:
+        """The row of the experiment's table that a recipe is."""
+        return part.recipe.name.removeprefix(_prefix(self.experiment.outcome))
+
+
+@dataclass(frozen=True)
 class PageView:
-    """The whole page."""
+    """The whole page.
+
+    Attributes:
+        lead: What the experiments say together; empty if there are none to count.
+        recipes: Those that belong to no experiment.
+    """
 
     title: str
     extent: tuple[str, ...]
+    lead: str
+    sections: tuple[Section, ...]
     recipes: tuple[RecipeView, ...]
     problems: tuple[Problem, ...]
-    experiments: tuple[ExperimentView, ...] = ()
 
 
 def page_view(
-    recipes: Sequence[Recipe], problems: Sequence[Problem], outcomes: Sequence[Outcome] = ()
+    recipes: Sequence[Recipe], problems: Sequence[Problem], outcomes: Sequence[Recorded] = ()
 ) -> PageView:
-    views = tuple(recipe_view(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1))
-    shown = tuple(experiment_view(o, f"experiment-{i}") for i, o in enumerate(outcomes, start=1))
-    title = f"{_count(outcomes)} of the paper" if outcomes else _title(recipes)
-    return PageView(title, _extent(recipes), views, tuple(problems), shown)
+    views = [recipe_view(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1)]
+    sections = tuple(_section(r, f"experiment-{i}", views) for i, r in enumerate(outcomes, start=1))
+    nested = {part.anchor for section in sections for part in section.recipes}
+    return PageView(
+        title=f"{_count(outcomes)} of the paper" if outcomes else _title(recipes),
+        extent=_extent(recipes),
+        lead=_lead([r.outcome for r in outcomes]),
+        sections=sections,
+        recipes=tuple(part for part in views if part.anchor not in nested),
+        problems=tuple(problems),
+    )
 
 
-def _count(outcomes: Sequence[Outcome]) -> str:
+def _section(recorded: Recorded, anchor: str, views: Sequence[RecipeView]) -> Section:
+    prefix = _prefix(recorded.outcome)
+    own = {p.recipe.name.removeprefix(prefix): p for p in views if p.recipe.name.startswith(prefix)}
+    rows = recorded.outcome.rows()
+    order = sorted(own, key=lambda row: rows.index(row) if row in rows else len(rows))
+    return Section(experiment_view(recorded, anchor), tuple(own[row] for row in order))
+
+
+def _prefix(outcome: Outcome) -> str:
+    """What the names of an experiment's runs begin with, unless they are the paper's recipes."""
+    return f"{outcome.id}-{outcome.scale}: "
+
+
+def _count(outcomes: Sequence[Recorded]) -> str:
     return f"{len(outcomes)} experiment{_plural(outcomes)}"
+
+
+def _lead(outcomes: Sequence[Outcome]) -> str:
+    found = counts([c for outcome in outcomes for c in outcome.comparisons()])
+    if not found:
+        return ""
+    parts = ", ".join(f"{count.n} {_be(count.n)} {count.verdict}" for count in found)
+    total = sum(count.n for count in found)
+    return f"Of {total} differences between methods that the paper prints too, {parts}."
+
+
+def _be(n: int) -> str:
+    return "is" if n == 1 else "are"
 
 
 def recipe_view(recipe: Recipe, anchor: str) -> RecipeView:
@@ -152,6 +203,9 @@ def _title(recipes: Sequence[Recipe]) -> str:
     return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {where}"
 
 
+NAMED = 8  # methods, from which on they are counted
+
+
 def _extent(recipes: Sequence[Recipe]) -> tuple[str, ...]:
     """How much was compared, in a few words each."""
     records = [record for recipe in recipes for record in recipe.records]
@@ -159,7 +213,9 @@ def _extent(recipes: Sequence[Recipe]) -> tuple[str, ...]:
     runs = f"{len(records)} finished run{_plural(records)}"
     if not records:
         return (runs,)
-    return runs, ", ".join(_methods(recipes)), f"seed{_plural(seeds)} {_ranges(seeds)}"
+    methods = _methods(recipes)
+    named = ", ".join(methods) if len(methods) <= NAMED else f"{len(methods)} methods"
+    return runs, named, f"seed{_plural(seeds)} {_ranges(seeds)}"
 
 
 def _plural(things: Sequence[object]) -> str:

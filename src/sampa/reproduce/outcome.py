@@ -182,6 +182,14 @@ class Outcome:
             ) from error
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """An outcome as it was kept, with what was said about it by hand (Markdown)."""
+
+    outcome: Outcome
+    notes: str = ""
+
+
 def with_average(entries: Sequence[Entry], published: Published) -> tuple[Entry, ...]:
     """The entries and, for each column, the mean over the rows, seed by seed."""
     found = list(entries)

@@ -44,6 +44,12 @@ def published(experiment: str) -> Published:
     return _all()[experiment]
 
 
+def published_order(experiment: str) -> int:
+    """The place of an experiment among the paper's, for sorting; others go last."""
+    names = list(_all())
+    return names.index(experiment) if experiment in names else len(names)
+
+
 @functools.cache
 def _all() -> dict[str, Published]:
     text = resources.files("sampa.reproduce").joinpath("paper.toml").read_text(encoding="utf-8")

@@ -17,6 +17,13 @@ function sortBy(table, header) {
   const rows = [...body.rows];
   rows.sort((a, b) => compare(a.cells[column], b.cells[column], ascending ? 1 : -1));
   body.append(...rows);
+  markRepeated(rows);
+}
+
+// A name that the row above has too is shown more softly.
+function markRepeated(rows) {
+  const name = (row) => row.cells[0].textContent;
+  rows.forEach((row, i) => row.classList.toggle("again", i > 0 && name(row) === name(rows[i - 1])));
 }
 
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -29,7 +36,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }
 }
 
-// Paper has no way to open what is folded.
+// Paper has no way to open what is folded; hundreds of single runs stay out of it.
 window.addEventListener("beforeprint", () => {
-  for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const part of document.querySelectorAll("details:not(.single)")) part.open = true;
 });

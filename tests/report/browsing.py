@@ -1,0 +1,56 @@
+"""Looking at a page with a real browser: what the tests of both kinds of pages need."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+EVIL = "<script>document.title = 'taken over'</script>"
+PHONE = {"width": 360, "height": 740}
+DESKTOP = {"width": 1200, "height": 900}
+
+
+@contextmanager
+def started() -> Iterator[Any]:
+    """A browser; without sandbox, since tests run as root in containers and the page is ours."""
+    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Any, address: str) -> Iterator[Any]:
+    """The page; ends with an error if the browser complained or fetched anything."""
+    page = browser.new_page(viewport=DESKTOP)
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address)
+    yield page
+    page.close()
+    assert not complaints
+    assert [url for url in requests if not url.startswith("data:")] == [address]
+
+
+def overflow(page: Any) -> int:
+    """By how many pixels the page is wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+def brightness(page: Any, selector: str, prop: str) -> float:
+    """The mean of the three channels of a computed color."""
+    script = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
+    color = page.evaluate(script, [selector, prop])
+    return sum(map(float, color[color.index("(") + 1 : -1].split(",")[:3])) / 3
