@@ -2,6 +2,7 @@
 
 import sklearn.datasets  # noqa: F401
 import torch
+import torch._dynamo  # torch imports it with the first optimizer
 
 import sampa
 import sampa.train.loop  # noqa: F401

@@ -69,9 +69,10 @@ def test_the_walk_finds_the_library() -> None:
     assert {"sampa", "sampa.vectors", "sampa.methods.sampa", "sampa.optimizer"} <= set(LIBRARY)
 
 
-def test_vectors_know_nothing_of_sampa_but_how_they_are_laid_out() -> None:
-    assert [m for m in imports("sampa.vectors") if is_below(m, ("sampa",))] == ["sampa.packing"]
-    assert not [m for m in imports("sampa.packing") if is_below(m, ("sampa",))]
+def test_vectors_know_nothing_of_sampa_but_how_they_are_laid_out_and_summed() -> None:
+    below = {"sampa.packing", "sampa.reductions"}
+    assert {m for m in imports("sampa.vectors") if is_below(m, ("sampa",))} == below
+    assert not [m for name in below for m in imports(name) if is_below(m, ("sampa",))]
 
 
 @pytest.mark.parametrize("name", in_package("sampa.methods"))

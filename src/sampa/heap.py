@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of mallopt's options, in <malloc.h>
-_KEPT = 1 << 30  # bytes
+_KEPT, _KEPT_BY_OLD_VERSIONS = 1 << 30, 1 << 25  # bytes
 
 
 def keep_freed_memory() -> bool:
@@ -25,4 +25,7 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return all(mallopt(option, _KEPT) == 1 for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD))
+    # Either option ends glibc's own choice of the other, so the first must succeed. Older
+    # versions refuse more than half of a thread's heap.
+    is_set = any(mallopt(_MMAP_THRESHOLD, size) == 1 for size in (_KEPT, _KEPT_BY_OLD_VERSIONS))
+    return is_set and mallopt(_TRIM_THRESHOLD, _KEPT) == 1

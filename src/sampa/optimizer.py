@@ -38,13 +38,13 @@ from sampa.preview import clear_gradients, lookahead, momentum, set_gradients
 from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
 from sampa.vectors import Vector, Weights, scale
+from sampa.wrapper import Wrapper
 
 
-class SharpnessAware(Optimizer):
+class SharpnessAware(Wrapper):
     """A base optimizer whose gradient comes from a sharpness-aware method.
 
-    Outside `step` the weights are always x_t. `param_groups` and `state` are the base's own, so a
-    scheduler may be attached to either.
+    Outside `step` the weights are always x_t.
 
     Example:
         >>> import sampa
@@ -79,7 +79,7 @@ class SharpnessAware(Optimizer):
         require("max_norm", max_norm, max_norm is None or max_norm > 0, "> 0 or None")
         require("perturb_eps", perturb_eps, 0 <= perturb_eps < math.inf, ">= 0 and finite")
         require("max_skips", max_skips, max_skips >= 1, ">= 1")
-        self.base = base
+        super().__init__(base)
         self.method = method
         self.executor: Executor = default_executor() if executor is None else executor
         self.max_norm = max_norm
@@ -101,35 +101,10 @@ class SharpnessAware(Optimizer):
         self._progress = Progress(seed=self.executor.agree_on(seed))
 
     def _setup(self) -> None:
-        """What torch's constructor does, except making groups and state: those are the base's."""
-        Optimizer.__setstate__(self, {"defaults": self.base.defaults})
+        """What is not copied with an optimizer, and made anew."""
         self._snapshot = Snapshot()
         self._packing = Packing(())
         self._layers = Layers(self.executor.module)
-
-    # ---- the base's groups and state, as the same objects whatever replaces them -------------
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        return self.base.param_groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.base.param_groups = groups
-
-    @property
-    def state(self) -> Any:
-        return self.base.state
-
-    @state.setter
-    def state(self, state: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.base.state = state
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        self.base.add_param_group(param_group)
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        self.base.zero_grad(set_to_none)
 
     # ---- one step ----------------------------------------------------------------------------
 
@@ -398,6 +373,7 @@ class SharpnessAware(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._adopt_base()
         self._setup()
 
     def __repr__(self) -> str:

@@ -111,9 +111,7 @@ class Packing:
     def __init__(self, weights: Sequence[Tensor]) -> None:
         self._weights = list(weights)
         self._kinds = [_kind(p) for p in weights]
-        kinds = {(p.dtype, p.device) for p in weights}
-        self._is_possible = len(kinds) == 1 and all(dtype.is_floating_point for dtype, _ in kinds)
-        self._layouts: dict[Pattern, Layout] = {}
+        self._layouts: dict[Pattern, Layout | None] = {}
 
     def fits(self, weights: Sequence[Tensor]) -> bool:
         """Whether these are the weights that it was made for, as they were then."""
@@ -122,15 +120,19 @@ class Packing:
 
     def knows(self, layout: Layout | None) -> TypeGuard[Layout]:
         """Whether it is one of these weights' layouts."""
-        return any(layout is known for known in self._layouts.values())
+        return layout is not None and any(layout is known for known in self._layouts.values())
 
     def layout(self, pattern: Pattern) -> Layout | None:
-        """The layout of a vector with entries where `pattern` says; None if it has none."""
-        if not self._is_possible or not any(pattern):
-            return None
+        """The layout of a vector with entries where `pattern` says.
+
+        None if it has no entries, or if they are not all of one kind of real numbers.
+        """
         if pattern not in self._layouts:
             pairs = zip(self._weights, pattern, strict=True)
-            self._layouts[pattern] = Layout([p if there else None for p, there in pairs])
+            like = [p if there else None for p, there in pairs]
+            kinds = {(p.dtype, p.device) for p in like if p is not None}
+            fits = len(kinds) == 1 and all(dtype.is_floating_point for dtype, _ in kinds)
+            self._layouts[pattern] = Layout(like) if fits else None
         return self._layouts[pattern]
 
 

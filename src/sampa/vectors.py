@@ -18,10 +18,7 @@ import torch
 from torch import Tensor
 
 from sampa.packing import Buffer, Layout, Packing, Pattern
-
-LOW_PRECISION = (torch.float16, torch.bfloat16)
-# How many numbers are summed in their own precision, along a norm and along a product.
-ROW, CHUNK = 1 << 15, 1 << 18
+from sampa.reductions import global_norm, inner_product
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 
@@ -123,39 +120,10 @@ def pack(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
     return Vector(tensors) if layout is None else Vector.packed(layout.pack(tensors))
 
 
-def global_norm(tensors: Sequence[Tensor]) -> float:
-    """One norm over several tensors; half precision is summed in float32."""
-    norms = [n for (t,) in _merged([(t,) for t in tensors]) for n in _norms(t.reshape(-1))]
-    if not norms:
-        return 0.0
-    return math.hypot(*_numbers(norms))
-
-
-def _norms(t: Tensor) -> list[Tensor]:
-    """The norms of its pieces: over millions of numbers float32 would lose digits."""
-    dtype = torch.float32 if t.dtype in LOW_PRECISION else None
-    whole = t.numel() - t.numel() % ROW
-    pieces = [t[:whole].view(-1, ROW), t[whole:].view(1, -1)]
-    return [torch.linalg.vector_norm(p, dim=1, dtype=dtype) for p in pieces if p.numel()]
-
-
 def dot(a: Vector, b: Vector) -> float:
     """⟨a, b⟩; an absent entry counts as zero, half precision is summed in float32."""
     buffers = _buffers(a, b)
-    pairs = [buffers[:2]] if buffers is not None else _merged(_both(a, b))
-    terms = [
-        torch.dot(*parts) for s, t in pairs for parts in zip(_chunks(s), _chunks(t), strict=True)
-    ]
-    if not terms:
-        return 0.0
-    return math.fsum(_numbers(terms))
-
-
-def _numbers(results: Sequence[Tensor]) -> list[float]:
-    """The results of kernels, fetched at once where they are on one device."""
-    if len({(r.device, r.dtype) for r in results}) > 1:
-        results = [r.to("cpu", torch.float64) for r in results]
-    return torch.cat([r.reshape(-1) for r in results]).tolist()
+    return inner_product(_both(a, b) if buffers is None else [buffers[:2]])
 
 
 def _both(a: Vector, b: Vector) -> list[tuple[Tensor, Tensor]]:
@@ -167,23 +135,6 @@ def _buffers(a: Vector, b: Vector) -> tuple[Tensor, Tensor, Layout] | None:
     if a.flat is None or b.flat is None or a.layout is None or a.layout is not b.layout:
         return None
     return a.flat, b.flat, a.layout
-
-
-def _merged(rows: Sequence[tuple[Tensor, ...]]) -> Sequence[tuple[Tensor, ...]]:
-    """The rows as one row of buffers where that is possible.
-
-    A sum rounds by where its numbers lie: this way it is the same for a vector in pieces.
-    """
-    columns = list(zip(*rows, strict=True))
-    if len(rows) < 2 or any(len({(t.dtype, t.device) for t in column}) > 1 for column in columns):
-        return rows
-    return [tuple(torch.cat([t.reshape(-1) for t in column]) for column in columns)]
-
-
-def _chunks(t: Tensor) -> tuple[Tensor, ...]:
-    """Pieces that are summed in their own precision."""
-    t = t.reshape(-1)
-    return (t.to(torch.float32) if t.dtype in LOW_PRECISION else t).split(CHUNK)
 
 
 def cosine(a: Vector, b: Vector) -> float:

@@ -37,6 +37,11 @@ def test_the_file_says_what_was_promised(files: tuple[Path, Path]) -> None:
     assert {"commit", "versions", "machine", "problem", "threads"} <= set(result["conditions"])
 
 
+def test_counts_are_means_where_steps_differ(files: tuple[Path, Path]) -> None:
+    """LookSAM perturbs in one of five steps."""
+    assert json.loads(files[0].read_text())["counts"]["looksam"]["rounds"] == 1.2
+
+
 def test_counts_are_exact(files: tuple[Path, Path]) -> None:
     """SAMPa: one round of two gradients, one of which is sent, with a header of 16 bytes."""
     counts = json.loads(files[0].read_text())["counts"]

@@ -14,7 +14,7 @@ import sampa
 from tests.distributed.failing import rank
 from tests.distributed.training import Run, Session, cross_entropy
 from tests.problems import Batch, image_batches
-from tests.ranks import collect_ranks
+from tests.ranks import collect_ranks, run_ranks
 
 pytestmark = pytest.mark.dist
 
@@ -97,3 +97,16 @@ def test_samples_that_differ_are_told_in_the_very_step(change: str, shared_memor
 
 def test_data_ranks_may_have_any_batches() -> None:
     assert collect_ranks(2, train_in_own_order, 1, timeout=30) == [5, 5]
+
+
+def train_with_views(steps: int) -> int:
+    """Weights that begin in the middle of eight bytes."""
+    session = Session(Run(distribute={"branches": 2, "check_every": 1}))
+    bias = session.model.head.bias
+    bias.data = torch.zeros(1 + bias.numel())[1:]
+    session.advance(steps)
+    return len(session.losses)
+
+
+def test_weights_that_are_views_at_an_odd_place_can_be_compared() -> None:
+    assert run_ranks(2, train_with_views, 3) == [3, 3]

@@ -133,6 +133,22 @@ def test_a_frozen_layer_is_left_alone_on_two_ranks() -> None:
     assert torch.equal(outcomes[0].model["conv.weight"], small_net().conv.weight)
 
 
+class NetWithTable(nn.Module):
+    """With a frozen parameter of another dtype, as a model with a quantized part has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = small_net()
+        self.table = nn.Parameter(torch.ones(3, dtype=torch.bfloat16), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) * self.table.float().mean()
+
+
+def test_a_frozen_parameter_of_another_dtype_changes_nothing() -> None:
+    assert_all_equal(Run(net=NetWithTable))
+
+
 def cross_entropy_of_two_views(model: nn.Module, batch: Batch) -> Tensor:
     x, y = batch
     return cross_entropy(model, (x, y)) + 0.5 * cross_entropy(model, (-x, y))

@@ -144,3 +144,12 @@ def without_executor() -> None:
 def test_an_optimizer_without_executor_is_refused_under_torchrun() -> None:
     for message in messages(2, without_executor):
         assert "2 processes were started but the optimizer has no executor" in message
+
+
+def complex_net() -> nn.Module:
+    return nn.Linear(4, 4, dtype=torch.complex64)
+
+
+def test_complex_parameters_are_refused() -> None:
+    for message in messages(2, distribute, complex_net):
+        assert "must have real parameters, got complex ones" in message

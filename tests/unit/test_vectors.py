@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.vectors import Vector, add, add_, copy_, cosine, dot, global_norm, mix, scale
+from sampa.reductions import global_norm
+from sampa.vectors import Vector, add, add_, copy_, cosine, dot, mix, scale
 
 
 def tensor(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -148,3 +149,10 @@ def test_copy_of_nothing_is_allowed() -> None:
 def test_vectors_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         add(A, Vector([tensor(1.0)]))
+
+
+def test_a_product_of_infinities_is_not_a_number_and_no_error() -> None:
+    size = 1 << 19  # more than one piece
+    a = torch.ones(size)
+    a[0], a[-1] = math.inf, -math.inf
+    assert math.isnan(cosine(Vector([a]), Vector([torch.ones(size)])))

@@ -7,11 +7,12 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from typing import Any, TypeVar
 
 import torch
 
+from sampa.checks import require
 from sampa.execution.collectives import open_mesh
 from sampa.heap import keep_freed_memory
 
@@ -22,13 +23,21 @@ def on_ranks(function: Callable[..., Result], ranks: int, *arguments: Any) -> li
     """`function(rank, ranks, device, *arguments)` on so many processes that can talk.
 
     Raises:
-        Exception: What the first of them that failed raised.
+        ValueError: If there are GPUs, but too few.
+        Exception: What the first of them that failed raised; the others are ended.
     """
-    port = free_port()
+    gpus = torch.cuda.device_count()
+    require("ranks", ranks, gpus == 0 or ranks <= gpus, f"<= {gpus}, the number of GPUs")
+    port, before = free_port(), set(multiprocessing.active_children())
     with ProcessPoolExecutor(ranks, multiprocessing.get_context("spawn")) as pool:
         running = [
             pool.submit(_run, rank, ranks, port, function, arguments) for rank in range(ranks)
         ]
+        failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
+        if failed:
+            for waiting in set(multiprocessing.active_children()) - before:
+                waiting.terminate()
+            failed[0].result()
         return [each.result() for each in running]
 
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from sampa.bench.contenders import Bench, Contender, MethodStep, Place, Step, contenders
 from sampa.bench.problems import Problem
+from sampa.execution.collectives import Traffic
 from sampa.execution.parallel import Parallel
 
 WARM_UP = 3
@@ -26,7 +27,7 @@ Seconds = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Counts:
-    """What a step does, exactly.
+    """What a step does, exactly; the mean where a method's steps differ.
 
     Attributes:
         rounds: Gradients one after the other.
@@ -35,10 +36,10 @@ class Counts:
         header_bytes: Sent beside them: the loss, and the fingerprint of the batch.
     """
 
-    rounds: int
-    probes: int
-    gradient_bytes: int = 0
-    header_bytes: int = 0
+    rounds: float
+    probes: float
+    gradient_bytes: float = 0
+    header_bytes: float = 0
 
 
 @dataclass
@@ -63,7 +64,7 @@ def measure(
     taking_part = [c for c in contenders() if c.name in names]
     steps = [prepared(bench, contender) for contender in taking_part]
     seconds = take_turns(bench, taking_part, steps, rounds)
-    counted = {c.name: _counted(step) for c, step in zip(taking_part, steps, strict=True)}
+    counted = {c.name: _counted(step, c.steps) for c, step in zip(taking_part, steps, strict=True)}
     return Measured(seconds, {name: c for name, c in counted.items() if c is not None})
 
 
@@ -98,7 +99,8 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
         dist.barrier()
     if step is None:
         return 0.0
-    step()  # a step of training follows one like it: whoever ran before has left other things
+    step()  # in training a step follows one like it; here somebody else has used the caches
+    _wait_for_device(bench.device)
     if bench.ranks > 1 and contender.place is not Place.ONE_DEVICE:
         dist.barrier()
     start = time.perf_counter()
@@ -108,19 +110,25 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
     return time.perf_counter() - start
 
 
-def _counted(step: Step | None) -> Counts | None:
-    """What one more step does; every rank that takes part makes it."""
+def _counted(step: Step | None, number: int) -> Counts | None:
+    """What so many more steps do; every rank that takes part makes them."""
     if not isinstance(step, MethodStep):
         return None
     executor = step.optimizer.executor
-    traffic = executor.traffic if isinstance(executor, Parallel) else None
-    if traffic is not None:
-        traffic.gradient_bytes = traffic.header_bytes = 0
-    step()
-    last = step.optimizer.last
-    assert last is not None
-    sent = (0, 0) if traffic is None else (traffic.gradient_bytes, traffic.header_bytes)
-    return Counts(last.rounds, last.probes, *sent)
+    traffic = executor.traffic if isinstance(executor, Parallel) else Traffic()
+    traffic.gradient_bytes = traffic.header_bytes = 0
+    rounds = probes = 0
+    for _ in range(number):
+        step()
+        assert step.optimizer.last is not None
+        rounds += step.optimizer.last.rounds
+        probes += step.optimizer.last.probes
+    totals = (rounds, probes, traffic.gradient_bytes, traffic.header_bytes)
+    return Counts(*(_mean(total, number) for total in totals))
+
+
+def _mean(total: int, number: int) -> float:
+    return total / number if total % number else total // number
 
 
 def _wait_for_device(device: torch.device) -> None:

@@ -69,9 +69,10 @@ def bench(
     names = tuple(c.name for c in contenders(all_methods=all_methods))
     console = Console()
     console.print(f"{model}, batch {batch_size}, {len(names)} contenders, {rounds} rounds")
+    stated = _conditions(problem, base)  # before it is this that keeps the machine busy
     measured = on_ranks(measure, 2, problem, base, names, rounds)[0]
     peaks = {n: peak_memory(problem, base, 2, n) for n in MEMORY_OF} if memory else {}
-    result = summary(measured, peaks, _conditions(problem, base))
+    result = summary(measured, peaks, stated)
     if own_cost:
         result["own_cost"] = on_ranks(own_costs, 1, problem)[0]
     _show(result, console, advise=advise)
@@ -79,6 +80,7 @@ def bench(
     if timeline is not None:
         spans = on_ranks(record, 2, problem, base)
         title = f"One step of SAMPa on two ranks: {model}, batch {batch_size}"
+        timeline.parent.mkdir(parents=True, exist_ok=True)
         timeline.write_text(draw(spans, title), encoding="utf-8")
     return 0
 
@@ -93,7 +95,7 @@ def _show(result: dict[str, Any], console: Console, *, advise: bool) -> None:
 
 def _conditions(problem: Problem, base: str) -> dict[str, Any]:
     found = conditions()
-    found |= {"threads": 1, "processes": 2, "load_before": os.getloadavg()[2]}
+    found |= {"threads": 1, "processes": 2, "load_before": os.getloadavg()[0]}
     return found | {"problem": {**vars(problem), "base": base}}
 
 

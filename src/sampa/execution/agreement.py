@@ -95,9 +95,10 @@ def _fingerprint(t: Tensor) -> Tensor:
     t = torch.view_as_real(t) if t.is_complex() else t
     if t.numel() == 0:
         return torch.zeros((), dtype=torch.int64, device=t.device)
-    rows = t.detach().reshape(t.shape[0] if t.dim() else 1, -1)
-    width = 8 if rows.shape[1] * rows.element_size() % 8 == 0 else rows.element_size()
-    sums = rows.contiguous().view(_INTEGERS[width]).sum(1, dtype=torch.int64)
+    rows = t.detach().reshape(t.shape[0] if t.dim() else 1, -1).contiguous()
+    in_eights = rows.shape[1] * rows.element_size() % 8 == rows.data_ptr() % 8 == 0
+    width = 8 if in_eights else rows.element_size()
+    sums = rows.view(_INTEGERS[width]).sum(1, dtype=torch.int64)
     return (sums * torch.arange(1, 2 * len(sums), 2, device=t.device)).sum()
 
 

@@ -12,7 +12,7 @@ def outside_of_graphs(function: Function) -> Function:
     """Let a compiled model call this function as it is, between its graphs.
 
     It is what torch.compiler.disable comes to, without importing the compiler: that takes as long
-    as importing torch, in every process.
+    as importing torch, also where nothing is trained.
     """
     function._torchdynamo_disable = True  # pyright: ignore[reportFunctionMemberAccess]
     return function

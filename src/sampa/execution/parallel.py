@@ -62,6 +62,11 @@ class Parallel:
                 f"got {sorted(map(str, devices))}; "
                 "move it with model.to(device) before distribute"
             )
+        if any(p.is_complex() for p in model.parameters()):
+            raise ValueError(
+                "a distributed model must have real parameters, got complex ones, whose gradients "
+                "are not exchanged; keep torch.view_as_real(...) of them as parameters"
+            )
         self.mesh = open_mesh(devices.pop(), branches, datetime.timedelta(seconds=timeout))
         require_same_model(model)
         self._groups = Groups(self.mesh)
@@ -225,7 +230,8 @@ class Parallel:
         """Memory for the gradients of all branches, if all ranks are branches of one machine."""
         trained = [p for p in model.parameters() if p.requires_grad]
         on_cpu = all(p.device.type == "cpu" for p in trained)
-        fits = on_cpu and len({p.dtype for p in trained}) == 1
+        dtypes = {p.dtype for p in trained}
+        fits = on_cpu and len(dtypes) == 1 and all(dtype.is_floating_point for dtype in dtypes)
         if self._groups.data_ranks > 1 or not fits:
             return None
         size = sum(p.nbytes for p in trained)

@@ -86,6 +86,11 @@ class SharedMemoryExchange:
         self._memory.post(Place.LOSS, self._loss.item())
         self._memory.post(Place.BATCH, self._mark)
         self._groups.traffic.header_bytes += 16 * (self._groups.branches - 1)
+        if v.flat is None and any(v.pattern):
+            raise RuntimeError(
+                "gradients of different kinds cannot travel through shared memory; use "
+                "sampa.distribute(model, shared_memory=False)"
+            )
         if v.flat is not None:
             self._groups.traffic.gradient_bytes += v.flat.nbytes * (self._groups.branches - 1)
             self._row(self._groups.branch, v.flat.dtype)[: v.flat.numel()].copy_(v.flat)

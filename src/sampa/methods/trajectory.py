@@ -96,6 +96,7 @@ class SAFMethod(TrajectoryLoss):
 
     def rounds(self, context: Context, state: LogitRecords) -> Rounds:
         records, epoch, slots = state, context.epoch, self.gap + 1
+        seen: list[tuple[Tensor, Tensor]] = []
 
         def objective(loss: Loss) -> Tensor:
             nonlocal records
@@ -105,14 +106,16 @@ class SAFMethod(TrajectoryLoss):
             past = (epoch - self.gap) % slots
             known = records.epochs[past, rows] == epoch - self.gap
             teacher = records.logits[past, rows[known]].to(logits.device)
-            records.logits[epoch % slots, rows] = logits.detach().cpu()
-            records.epochs[epoch % slots, rows] = epoch
+            seen.append((rows, logits.detach().cpu()))
             if not self.is_active(epoch):
                 assert loss.value is not None
                 return loss.value
             return self.with_teacher(loss, teacher, logits[known.to(logits.device)])
 
         (g,) = yield (Probe(objective=objective),)
+        for rows, logits in seen:  # now that the step is not dropped
+            records.logits[epoch % slots, rows] = logits
+            records.epochs[epoch % slots, rows] = epoch
         return Update(g, records)
 
 

@@ -16,7 +16,6 @@ from sampa.batches import map_tensors
 from sampa.catalog import Factory
 from sampa.noise import derive_seed
 from sampa.survey import probes_per_round
-from sampa.train import checkpoint
 from sampa.train.checkpoint import CheckpointError
 from sampa.train.folder import RunFolder
 from sampa.train.method import BASE_NAMES, checked_method, method_options
@@ -31,6 +30,7 @@ from sampa.train.ranks import (
     world_size,
 )
 from sampa.train.run import Run, set_rate
+from sampa.train.saving import Checkpoints
 from sampa.train.session import (
     Clock,
     Interrupted,
@@ -76,6 +76,7 @@ class Trainer:
 
     def __init__(self, run: Run, settings: Settings, folder: RunFolder, factory: Factory) -> None:
         self.run, self.settings, self.folder = run, settings, folder
+        self.checkpoints = Checkpoints(folder, settings.keep)
         epochs = run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
         self.epochs = epochs
         branches = min(probes_per_round(factory), world_size())
@@ -207,7 +208,8 @@ class Trainer:
         last, memorized = self._evaluate("test"), self._training_accuracy()
         chosen = last
         if self.run.select == "best" and self.place.best_epoch >= 0:
-            self.model.load_state_dict(self._best_model())
+            position = (self.place.best_epoch + 1) * len(self.task.batches)
+            self.model.load_state_dict(self.checkpoints.best(position)["model"])
             chosen = self._evaluate("test")
         result = {
             "test": chosen,
@@ -247,7 +249,6 @@ class Trainer:
         if not is_first():
             return
         place = self.place
-        name = f"step-{place.position:09}"
         try:
             loop = {
                 "place": asdict(place),
@@ -259,14 +260,9 @@ class Trainer:
                 "optimizer": self.optimizer.state_dict(),
                 "loop": loop,
             }
-            checkpoint.save(self.folder.checkpoints, name, place.position, state)
-            self._prune()
+            self.checkpoints.save(place.position, state)
         except OSError as error:
             display.say(f"warning: {error}; training goes on")
-
-    def _prune(self) -> None:
-        checkpoint.prune(self.folder.checkpoints, "step-", self.settings.keep)
-        checkpoint.prune(self.folder.checkpoints, "best-", 1)
 
     def _save_best(self, display: Display) -> bool:
         """Save the model as the best so far; whether the disk took it, the same on all ranks."""
@@ -275,32 +271,14 @@ class Trainer:
         if is_first():
             position, state = self.place.position, {"model": self.model.state_dict()}
             try:
-                checkpoint.save(self.folder.checkpoints, f"best-{position:09}", position, state)
+                self.checkpoints.save_best(position, state)
             except CheckpointError as error:
                 display.say(f"warning: {error}; the best model before it stays the best")
                 failed = True
         return not any_rank(failed)
 
-    def _best_model(self) -> dict[str, torch.Tensor]:
-        """The weights of the model that is reported.
-
-        Raises:
-            CheckpointError: If they are damaged: another model's score would be no answer.
-        """
-        position = (self.place.best_epoch + 1) * len(self.task.batches)
-        try:
-            return checkpoint.load(self.folder.checkpoints / f"best-{position:09}").state["model"]
-        except CheckpointError as error:
-            raise CheckpointError(
-                f"{error}; it is the model to be reported: remove {self.folder.checkpoints} and "
-                "resume, which trains again from the beginning"
-            ) from error
-
     def _resume(self) -> None:
-        damaged: list[str] = []
-        found = checkpoint.newest(self.folder.checkpoints, "step-", damaged.append)
-        for report in damaged:
-            self._warn(report)
+        found, is_newest = self.checkpoints.newest(self._warn)
         if not self.settings.resume:
             found = None
         require_same_place(0 if found is None else found.step)
@@ -315,8 +293,8 @@ class Trainer:
                 f"checkpoint {found.path} does not fit this run ({type(error).__name__}: {error}); "
                 "resume with the command that wrote it, or choose another --out"
             ) from error
-        if is_first() and not damaged:  # the newest are good: what a crash left over may go
-            self._prune()
+        if is_first() and is_newest:  # all are good: what a crash left over may go
+            self.checkpoints.prune()
 
     def _load(self, state: dict[str, Any]) -> None:
         before = state["loop"]
