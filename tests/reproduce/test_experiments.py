@@ -118,16 +118,31 @@ def test_an_unknown_experiment_gets_the_nearest_names(capsys: pytest.CaptureFixt
     assert "did you mean 'tab-noise'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("columns", [80, 100, 300])
 def test_the_list_has_every_experiment_with_values_and_times(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["reproduce", "--list"]) == 0
     shown = capsys.readouterr().out
     for name, experiment in EXPERIMENTS.items():
         assert name in shown
         assert experiment.time["paper"].split()[0] in shown
-    assert "96.29 ± 0.06" in shown  # a value of the paper
+    assert "96.29 ± 0.06" in " ".join(shown.split())  # a value of the paper
+    assert max(map(len, shown.splitlines())) <= columns
+
+
+def test_a_narrow_list_breaks_no_word_and_stays_short(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["reproduce", "--list"])
+    shown = capsys.readouterr().out
+    words = set(shown.split())
+    for experiment in EXPERIMENTS.values():
+        assert set(experiment.title.split()) <= words
+    assert "…" not in shown
+    assert len(shown.splitlines()) <= 7 * len(EXPERIMENTS)
 
 
 def test_no_experiment_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,14 @@ from typing import Annotated
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
 from sampa.checks import require
 from sampa.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.reproduce.paper import published
-from sampa.reproduce.plan import SCALES, Scale
+from sampa.reproduce.plan import AVERAGE, SCALES, Scale
 from sampa.reproduce.render import conditions, terminal_tables
 from sampa.reproduce.request import Request, Unfinished
 from sampa.reproduce.writing import write
@@ -71,7 +72,7 @@ def reproduce(arguments: Annotated[ReproduceArguments, arg(name="")]) -> int:
     """
     console = Console()
     if arguments.list or not arguments.experiment:
-        console.print(experiment_table())
+        console.print(experiment_list(console.width))
         return 0 if arguments.list else 2
     experiment = find_experiment(arguments.experiment)
     request = requested(arguments)
@@ -105,8 +106,16 @@ def requested(arguments: ReproduceArguments) -> Request:
     )
 
 
+WIDE = 150  # columns of a terminal from which on there is room for a table
+
+
+def experiment_list(width: int) -> Table:
+    """Every experiment with the paper's values and times, as wide as the terminal allows."""
+    return experiment_table() if width >= WIDE else experiment_blocks()
+
+
 def experiment_table() -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title="The paper's tables and figures", show_lines=False)
+    table = Table(box=box.SIMPLE_HEAD, title=LISTED, show_lines=False)
     for column in ("ID", "what", "in the paper", *(f"time, {scale}" for scale in SCALES)):
         table.add_column(column, no_wrap=column == "ID")
     for experiment in EXPERIMENTS.values():
@@ -115,10 +124,28 @@ def experiment_table() -> Table:
     return table
 
 
+def experiment_blocks() -> Table:
+    """A few lines each: what it is, what the paper prints, how long it takes."""
+    table = Table.grid(padding=(0, 2))
+    table.title = f"{LISTED}\n"
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for experiment in EXPERIMENTS.values():
+        times = ", ".join(f"{scale}: {experiment.time[scale]}" for scale in SCALES)
+        table.add_row(f"[bold]{experiment.id}[/]", escape(experiment.title))
+        table.add_row("  [dim]in the paper[/]", escape(paper_values(experiment.id)))
+        table.add_row("  [dim]time[/]", times)
+        table.add_row()
+    return table
+
+
+LISTED = "The paper's tables and figures"
+
+
 def paper_values(name: str) -> str:
-    """What the paper prints: the last row of a table, or what it says about a figure."""
+    """What the paper prints: a table's summary or last row, or what it says about a figure."""
     known = published(name)
     if not known.values:
         return known.claim
-    row, columns = list(known.values.items())[-1]
-    return f"{row}: {', '.join(f'{column} {value}' for column, value in columns.items())}"
+    row = next((row for row in (AVERAGE, "GLUE") if row in known.values), list(known.values)[-1])
+    return f"{row}: {', '.join(f'{name} {value}' for name, value in known.values[row].items())}"
