@@ -71,3 +71,6 @@ def test_the_papers_seconds_become_ratios() -> None:
 def test_a_value_is_shown_as_it_is_printed() -> None:
     assert str(Value(94.26, 0.7)) == "94.26 ± 0.70"
     assert str(Value(120.16)) == "120.16"
+    assert str(published("tab-glue").values["GLUE"]["SAMPa-0.1"]) == "78.0"
+    assert str(published("tab-incorporation").values["VaSSO"]["alone"]) == "94.80"
+    assert str(published("tab-memory").values["Memory (MiB)"]["SAM"]) == "2290"

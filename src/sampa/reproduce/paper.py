@@ -5,18 +5,26 @@ from __future__ import annotations
 import functools
 import tomllib
 from dataclasses import dataclass, field
+from decimal import Decimal
 from importlib import resources
 
 
 @dataclass(frozen=True)
 class Value:
-    """A published number, with its standard deviation if one is printed."""
+    """A published number, with its standard deviation if one is printed.
+
+    Attributes:
+        decimals: How many are printed, where that is known.
+    """
 
     mean: float
     std: float | None = None
+    decimals: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.mean:g}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+        if self.std is not None:
+            return f"{self.mean:.2f} ± {self.std:.2f}"
+        return f"{self.mean:g}" if self.decimals is None else f"{self.mean:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -54,10 +62,17 @@ def published_order(experiment: str) -> int:
 def _all() -> dict[str, Published]:
     text = resources.files("sampa.reproduce").joinpath("paper.toml").read_text(encoding="utf-8")
     found: dict[str, Published] = {}
-    for name, table in tomllib.loads(text).items():
+    for name, table in tomllib.loads(text, parse_float=Decimal).items():
         values = {
-            row: {column: Value(*value) for column, value in columns.items()}
+            row: {column: _value(*value) for column, value in columns.items()}
             for row, columns in table.get("values", {}).items()
         }
         found[name] = Published(table["label"], values, table.get("claim", ""), table.get("seeds"))
     return found
+
+
+def _value(mean: Decimal | int, std: Decimal | None = None) -> Value:
+    """A number of the file, whose last zeros count."""
+    _, _, exponent = Decimal(mean).as_tuple()
+    assert isinstance(exponent, int)  # neither NaN nor infinite
+    return Value(float(mean), None if std is None else float(std), -exponent)

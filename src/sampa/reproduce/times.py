@@ -116,7 +116,9 @@ def ratio_entries(
 def relative(known: Published, row: str, below: str) -> dict[str, Value]:
     """A row of the paper divided by one of its columns."""
     values = known.values[row]
-    return {name: Value(round(v.mean / values[below].mean, 3)) for name, v in values.items()}
+    return {
+        name: Value(round(v.mean / values[below].mean, 3), decimals=3) for name, v in values.items()
+    }
 
 
 TITLES = {
