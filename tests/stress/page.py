@@ -32,7 +32,12 @@ def _row(name: str, text: str) -> str:
 
 
 def said(name: str) -> str:
-    return SAID[name].format(**record(name))
+    found = record(name)
+    shares = [
+        f"{cost['percent_of_a_step']} % of a step of {cost['step_milliseconds']} ms ({problem})"
+        for problem, cost in found.get("cost", {}).items()
+    ]
+    return SAID[name].format(**found | {"cost": ", ".join(shares)})
 
 
 SAID = {

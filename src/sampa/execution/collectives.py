@@ -1,4 +1,4 @@
-"""The only file that talks to torch.distributed: groups, gathers, agreement, clean errors."""
+"""Process groups and what ranks say to each other through them, with clean errors."""
 
 from __future__ import annotations
 

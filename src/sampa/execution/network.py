@@ -144,7 +144,7 @@ class NetworkExchange:
         self._buckets.append(Bucket(parameters, strides, buffer, averaging))
         if averaging is None:
             self._start_gather(self._buckets[-1])
-        # The reducer need not wait: `finish` does.
+        # The reducer need not wait: `collect` does.
         done: torch.futures.Future[Tensor] = torch.futures.Future(
             devices=[buffer.device] if buffer.is_cuda else None
         )
