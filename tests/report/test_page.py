@@ -171,3 +171,9 @@ def test_runs_over_lambda_get_a_chart_of_their_own(tmp_path: Path) -> None:
     page = html.unescape(page_of(root))
     assert "Test accuracy of sampa over λ. λ = 0: 92; λ = 0.2: 94." in page
     assert "Mean ± standard deviation over seeds. Dashed: sgd." in page
+
+
+def test_a_single_epoch_is_no_curve(tmp_path: Path) -> None:
+    page = page_of(write_grid(tmp_path / "runs", epochs=1))
+    assert "Validation accuracy" not in page
+    assert "Test accuracy against time" in page

@@ -167,7 +167,7 @@ def _curves(recipe: Recipe, anchor: str) -> list[Chart]:
     charts: list[Chart] = []
     for i, (name, (title, note)) in enumerate(kinds.items()):
         found = bands(recipe, name)
-        if found:
+        if any(len(band.x) > 1 for band in found):  # one epoch is no curve
             svg = Markup(curve_chart(found, f"{anchor}-curve-{i}"))
             charts.append(Chart(title, note, describe_bands(found), svg))
     return charts
