@@ -36,6 +36,7 @@ def require_number(name: str, value: Any, low: float, high: float, rule: str) ->
 
 
 def radius(rho: Rho, t: int) -> float:
+    """ρ at step t, from a number or a function of t."""
     value = rho(t) if callable(rho) else rho
     where = f"rho({t})" if callable(rho) else "rho"
     require(where, value, isinstance(value, Real) and 0 <= value < math.inf, "finite and >= 0")
@@ -43,6 +44,7 @@ def radius(rho: Rho, t: int) -> float:
 
 
 def require_base(base: Any) -> None:
+    """Raise if `base` is no optimizer that steps from one given gradient."""
     if not isinstance(base, Optimizer):
         raise TypeError(
             f"base must be a torch optimizer, got {type(base).__name__}; build it first: "
@@ -74,6 +76,7 @@ def require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def require_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> None:
+    """Raise if `step` was called as a plain optimizer is, without what it needs."""
     if loss_fn is None or batch is None:
         missing = "loss_fn and batch" if loss_fn is None else "batch"
         got = f"loss_fn={loss_fn!r}, batch={batch!r}"
@@ -99,6 +102,7 @@ def described(value: Any) -> Any:
 
 
 def checked_schema(state_dict: dict[str, Any]) -> dict[str, Any]:
+    """The part of a state dictionary that is ours, if this version can read it."""
     saved = state_dict.get("sampa")
     if not isinstance(saved, dict):
         raise ValueError(
@@ -114,6 +118,7 @@ def checked_schema(state_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_same_settings(saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Raise if hyper-parameters differ from the saved ones, naming all of them."""
     changed = [k for k in {**saved, **current} if saved.get(k) != current.get(k)]
     if changed:
         name = changed[0]

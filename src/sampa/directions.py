@@ -18,6 +18,8 @@ Remembered = tuple[Vector, Vector | None]
 
 
 class Direction(Protocol):
+    """What to climb: a function of the gradient and of what the last call remembered."""
+
     def __call__(self, g: Vector, memory: Vector | None) -> Remembered: ...
 
 

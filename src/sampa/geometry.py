@@ -61,6 +61,7 @@ def is_weight(parameter: ParameterInfo) -> bool:
 
 
 def every_parameter(parameter: ParameterInfo) -> bool:
+    """The choice of all tensors."""
     return True
 
 

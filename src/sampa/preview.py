@@ -76,6 +76,7 @@ def set_gradients(weights: Weights, g: Iterable[Tensor | None]) -> None:
 
 
 def clear_gradients(weights: Weights) -> None:
+    """Leave no gradient behind."""
     for p in weights:
         p.grad = None
 

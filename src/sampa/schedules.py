@@ -22,11 +22,15 @@ Numbers = tuple[float, ...]
 
 
 class Policy(Protocol):
+    """Whether to perturb at this step, from the gradient and the policy's own numbers."""
+
     def __call__(self, context: Context, g: Vector, memory: Numbers) -> tuple[bool, Numbers]: ...
 
 
 @dataclass(frozen=True)
 class Always:
+    """At every step: SAM."""
+
     def __call__(self, context: Context, g: Vector, memory: Numbers) -> tuple[bool, Numbers]:
         return True, memory
 

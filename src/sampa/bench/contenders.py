@@ -155,6 +155,7 @@ class OtherSAM:
 
 
 def other_sam(bench: Bench) -> Step:
+    """A step of pytorch_optimizer's SAM."""
     model = bench.model()
     return OtherSAM(model, bench.optimizer(model), training_loss, bench.batches())
 

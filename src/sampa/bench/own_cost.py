@@ -121,6 +121,8 @@ def _cost_of(model: FreeGradients, step: Step, probes: int, repeats: int) -> Own
 
 
 def gradient_of(model: FreeGradients) -> Step:
+    """Only the gradients, which a step's time contains too."""
+
     def gradient() -> None:
         model.zero_grad()
         model().backward()

@@ -62,6 +62,7 @@ class Problem:
 
 
 def training_loss(model: nn.Module, batch: Any) -> Tensor:
+    """Cross-entropy of the batch."""
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
 

@@ -42,6 +42,7 @@ def on_ranks(function: Callable[..., Result], ranks: int, *arguments: Any) -> li
 
 
 def free_port() -> int:
+    """A port of this machine that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

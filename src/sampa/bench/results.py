@@ -46,6 +46,7 @@ def ratio(seconds: Seconds, above: str, below: str) -> Ratio:
 
 
 def ratios(seconds: Seconds) -> dict[str, Ratio]:
+    """Those of `RATIOS` whose contenders both took part."""
     return {f"{a}/{b}": ratio(seconds, a, b) for a, b in RATIOS if a in seconds and b in seconds}
 
 

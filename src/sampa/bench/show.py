@@ -38,6 +38,7 @@ def sheets(result: dict[str, Any]) -> list[Sheet]:
 
 
 def ratio_sheet(result: dict[str, Any]) -> Sheet:
+    """Ratios of step times, with quartiles."""
     rows = []
     for name, values in result["ratios"].items():
         r = Ratio(**values)
@@ -47,6 +48,7 @@ def ratio_sheet(result: dict[str, Any]) -> Sheet:
 
 
 def time_sheet(result: dict[str, Any]) -> Sheet:
+    """Medians and peak memory of each contender."""
     places = {c.name: c.place.value for c in contenders()}
     rows = [
         (name, places[name], f"{ms:.2f}", _megabytes(result["peak_memory"].get(name)))
@@ -60,6 +62,7 @@ def time_sheet(result: dict[str, Any]) -> Sheet:
 
 
 def count_sheet(result: dict[str, Any]) -> Sheet:
+    """Rounds, gradients and bytes of a step."""
     rows = [
         (name, str(c["rounds"]), str(c["probes"]), f"{c['gradient_bytes'] + c['header_bytes']:,}")
         for name, c in result["counts"].items()
@@ -69,6 +72,7 @@ def count_sheet(result: dict[str, Any]) -> Sheet:
 
 
 def own_cost_sheet(result: dict[str, Any]) -> Sheet:
+    """Steps beyond their gradients."""
     rows = [
         (
             cost["method"],

@@ -76,6 +76,7 @@ def _call_outside_of_graphs(function: Callable[[], None]) -> None:
 
 
 def refuse_to_copy() -> NoReturn:
+    """Say why a copy of live processes cannot be."""
     raise TypeError(
         "an executor on several ranks cannot be copied or pickled: its processes are live; "
         "save optimizer.state_dict() and model.state_dict() instead"

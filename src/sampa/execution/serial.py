@@ -53,6 +53,7 @@ class Serial:
 
 
 def default_executor() -> Executor:
+    """What an optimizer uses that was given none."""
     world = launched_world_size()
     if world > 1:
         raise RuntimeError(

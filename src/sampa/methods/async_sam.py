@@ -23,6 +23,8 @@ from sampa.probes import HELD, INCOMING, Context, Probe, Rounds, Update
 
 @dataclass(frozen=True)
 class AsyncSAMMethod(MethodDefaults):
+    """AsyncSAM, with a part of the batch for the ascent."""
+
     rho: Rho = 0.05
     tau: int = 1
     ascent_share: float = 1.0

@@ -26,6 +26,8 @@ class MethodDefaults:
 
 @dataclass(frozen=True)
 class BaseMethod(MethodDefaults):
+    """The base optimizer alone."""
+
     def rounds(self, context: Context, state: None) -> Rounds:
         (g,) = yield (Probe(),)
         return Update(g)

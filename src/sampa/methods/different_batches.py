@@ -27,6 +27,8 @@ class SAMdbState:
 
 @dataclass(frozen=True)
 class SAMdbMethod(MethodDefaults):
+    """SAM with its two gradients on different batches."""
+
     rho: Rho = 0.05
     perturb_on: Literal["next", "previous"] = "next"
     geometry: Geometry = field(default_factory=Sphere)

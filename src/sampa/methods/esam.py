@@ -33,6 +33,8 @@ ALL_SAMPLES = 0.99  # the authors' code selects no samples from this γ on
 
 @dataclass(frozen=True)
 class ESAMMethod(MethodDefaults):
+    """ESAM: both halves (SWP, SDS) can be turned off."""
+
     rho: Rho = 0.05
     beta: float = 0.5
     gamma: float = 1.0

@@ -19,6 +19,8 @@ from sampa.vectors import Vector, Weights, add, add_, scale
 
 @dataclass(frozen=True)
 class MultiStepSAMMethod(MethodDefaults):
+    """SAM with K climbs."""
+
     rho: Rho = 0.05
     steps: int = 3
     project: bool = False

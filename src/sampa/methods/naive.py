@@ -43,12 +43,15 @@ def gaussian_direction(context: Context) -> Vector:
 
 
 def one_perturbed_gradient(move: Move | None) -> Rounds:
+    """The round that all methods of this file are: one gradient, at x̃."""
     (g_tilde,) = yield (Probe(move, perturbed=True, statistics=True),)
     return Update(g_tilde)
 
 
 @dataclass(frozen=True)
 class RandSAMMethod(MethodDefaults):
+    """SAM along a random direction."""
+
     rho: Rho = 0.05
     direction: Callable[[Context], Vector] = gaussian_direction
     geometry: Geometry = field(default_factory=Sphere)
@@ -59,6 +62,8 @@ class RandSAMMethod(MethodDefaults):
 
 @dataclass(frozen=True)
 class OptSAMMethod(MethodDefaults):
+    """SAM along the last perturbed gradient."""
+
     rho: Rho = 0.05
     geometry: Geometry = field(default_factory=Sphere)
 
@@ -73,6 +78,8 @@ class OptSAMMethod(MethodDefaults):
 
 @dataclass(frozen=True)
 class MomentumSAMMethod(MethodDefaults):
+    """SAM against the base optimizer's momentum."""
+
     rho: Rho = 3.0
     decay_at: Literal["clean", "perturbed", "after"] = "clean"
 

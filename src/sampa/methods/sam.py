@@ -99,6 +99,8 @@ class RadiusFromRate:
 
 @dataclass(frozen=True)
 class SAMMethod(MethodDefaults):
+    """SAM, and what is made of it by other choices along the axes above."""
+
     rho: Rho = 0.05
     direction: Direction = field(default_factory=Fresh)
     geometry: Geometry = field(default_factory=Sphere)

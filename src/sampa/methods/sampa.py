@@ -43,6 +43,8 @@ class HeldGradient:
 
 @dataclass(frozen=True)
 class OptGDMethod(MethodDefaults):
+    """SAMPa with λ = 1: the gradient at y alone."""
+
     def initial_state(self) -> HeldGradient:
         return HeldGradient()
 
@@ -77,6 +79,8 @@ class SAMPaState:
 
 @dataclass(frozen=True)
 class SAMPaMethod(MethodDefaults):
+    """SAMPa-λ, alone or joined with another variant by its pieces."""
+
     rho: Rho = 0.1
     lam: float = 0.2
     direction: Direction = field(default_factory=Fresh)

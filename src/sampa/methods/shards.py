@@ -21,6 +21,8 @@ from sampa.vectors import weighted_sum
 
 @dataclass(frozen=True)
 class MicroBatchSAMMethod(MethodDefaults):
+    """mSAM."""
+
     rho: Rho = 0.05
     micro_batches: MicroBatches = field(default_factory=MicroBatches)
     geometry: Geometry = field(default_factory=Sphere)

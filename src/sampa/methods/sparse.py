@@ -43,6 +43,8 @@ class SparseState:
 
 @dataclass(frozen=True)
 class SparseSAMMethod(MethodDefaults):
+    """SSAM with a Fisher or a dynamic mask."""
+
     rho: Rho = 0.1
     sparsity: float = 0.5
     mask: Literal["fisher", "dynamic"] = "fisher"

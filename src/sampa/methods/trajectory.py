@@ -83,6 +83,8 @@ class LogitRecords:
 
 @dataclass(frozen=True)
 class SAFMethod(TrajectoryLoss):
+    """SAF: the teacher is the network of some epochs ago."""
+
     gap: int = 3
 
     def __post_init__(self) -> None:
@@ -129,6 +131,8 @@ class MESAState:
 
 @dataclass(frozen=True)
 class MESAMethod(TrajectoryLoss):
+    """MESA: the teacher is a moving average of the weights."""
+
     lam: float = 0.8
     decay: float = 0.9995
 

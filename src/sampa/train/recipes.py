@@ -173,6 +173,7 @@ def cifar10_resnet20_cpu() -> Run:
 
 
 def glue_cpu(task: str) -> Run:
+    """A GLUE task with MiniLM, for two cores."""
     return replace(
         glue(task),
         name=f"glue-{task}-cpu",

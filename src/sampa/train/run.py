@@ -185,5 +185,6 @@ def read_run(file: Path) -> Run:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """The learning rate of all groups."""
     for group in optimizer.param_groups:
         group["lr"] = lr

@@ -41,6 +41,7 @@ class SameConv2d(nn.Conv2d):
 
 
 def batch_norm(channels: int) -> nn.BatchNorm2d:
+    """With the constants that the published weights were trained with."""
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
 

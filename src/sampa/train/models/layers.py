@@ -9,14 +9,17 @@ from torch import Tensor, nn
 
 
 def conv3x3(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv2d:
+    """A 3×3 convolution that keeps the size at stride 1."""
     return nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, bias=False)
 
 
 def conv1x1(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv2d:
+    """A 1×1 convolution."""
     return nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False)
 
 
 def norm_relu(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """Normalization, then ReLU."""
     return F.relu(norm(x))
 
 

@@ -39,6 +39,7 @@ class Conv3(nn.Module):
 
 
 def conv_norm_relu(in_channels: int, channels: int) -> tuple[nn.Module, ...]:
+    """Convolution, normalization, ReLU."""
     return conv3x3(in_channels, channels), nn.BatchNorm2d(channels), nn.ReLU()
 
 
