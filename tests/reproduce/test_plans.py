@@ -7,7 +7,7 @@ import pytest
 from sampa.reproduce import grids
 from sampa.reproduce.catalog import EXPERIMENTS
 from sampa.reproduce.plan import SCALES, Choice, Scale
-from sampa.reproduce.settings import described, images, in_proportion, one_rho
+from sampa.reproduce.settings import LARGER, described, images, in_proportion, one_rho
 from sampa.reproduce.tuning import SEED, Trial, tune
 from sampa.train import recipes
 from sampa.train.loop import checked_method
@@ -66,7 +66,7 @@ def test_reduced_runs_say_what_they_are(name: str) -> None:
 
 
 def test_a_description_has_images_size_noise_network_and_epochs() -> None:
-    text = described(images("cpu", None, noise=40))
+    text = described(images("cpu", None, noise=40, edition=LARGER))
     for part in ("1,500 images", "16×16", "40 % wrong labels", "conv3 (width 24)", "16 epochs"):
         assert part in text
 

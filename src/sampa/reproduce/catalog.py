@@ -13,7 +13,7 @@ from sampa.reproduce.request import Experiment, Request
 from sampa.reproduce.runner import GridSpec, Planner, named, run_grid
 from sampa.train.run import Run
 
-CLEAN, NOISE = ("clean",), ("noise",)
+CLEAN, NOISE = ("clean",), ("small-noise",)
 
 
 def grid(spec: GridSpec, paper: str, cpu: str) -> Experiment:

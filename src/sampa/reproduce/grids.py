@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sampa.reproduce.plan import Cell, Choices, Plan, Scale, cells, chain
 from sampa.reproduce.settings import (
+    LARGER,
     NETWORKS,
     adamw,
     described,
@@ -114,7 +115,7 @@ def _generalization(scale: Scale, choices: Choices) -> Run:
     return (
         images("paper", None)
         if scale == "paper"
-        else one_rho(images(scale, choices.get("noise"), noise=40))
+        else one_rho(images(scale, choices.get("small-noise"), noise=40))
     )
 
 
@@ -161,7 +162,7 @@ def noise(scale: Scale, choices: Choices) -> Plan:
         if scale != "paper":
             # The paper, too, has another ρ at 80 %.
             choice = choices.get("noise80" if percent == 80 else "noise")
-            run = one_rho(images(scale, choice, noise=percent))
+            run = one_rho(images(scale, choice, noise=percent, edition=LARGER))
         found += cells(f"{percent} %", run, FOUR)
     return Plan(described(found[0].run), tuple(found), STEPS)
 
@@ -201,7 +202,7 @@ def penalty(scale: Scale, choices: Choices) -> Plan:
     """The penalty with the settings of SAMPa-0.2, on clean labels and with 80 % noise."""
     clean, noisy = (
         images(scale, choices.get("clean")),
-        one_rho(images(scale, choices.get("noise80"), noise=80)),
+        one_rho(images(scale, choices.get("noise80"), noise=80, edition=LARGER)),
     )
     if scale == "paper":
         noisy = recipes.noisy(80)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sampa.reproduce.plan import Choice, Scale
-from sampa.reproduce.settings import DEFAULT, images, one_rho
+from sampa.reproduce.settings import DEFAULT, LARGER, SMALL, Edition, images, one_rho
 from sampa.train.run import Run
 
 SEED = 1000  # reported seeds count from 0
@@ -53,19 +53,20 @@ class Trial:
         return f"{self.method}-lr{self.lr:g}{rho}"
 
 
-def _noisy(noise: int) -> Callable[[Scale, Choice], Run]:
-    return lambda scale, choice: one_rho(images(scale, choice, noise=noise))
+def _noisy(noise: int, edition: Edition) -> Callable[[Scale, Choice], Run]:
+    return lambda scale, choice: one_rho(images(scale, choice, noise=noise, edition=edition))
 
 
-# At a learning rate of 0.1 some networks do not train steadily.
-LRS, RHOS = (0.02, 0.05), (0.05, 0.1, 0.2, 0.4)
+LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
+STEADY = (0.02, 0.05)  # with more pixels some runs do not train steadily at 0.1
 GRIDS: dict[str, dict[Scale, Grid]] = {
     "clean": {"cpu": Grid("noise0", images, LRS, RHOS, judges=("sam",))},
-    "noise": {
-        "cpu": Grid("noise40", _noisy(40), LRS, RHOS),
-        "smoke": Grid("noise40", _noisy(40), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
+    "noise": {"cpu": Grid("noise40", _noisy(40, LARGER), STEADY, RHOS)},
+    "small-noise": {
+        "cpu": Grid("noise40", _noisy(40, SMALL), LRS, RHOS),
+        "smoke": Grid("noise40", _noisy(40, SMALL), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
     },
-    "noise80": {"cpu": Grid("noise80", _noisy(80), LRS, (0.01, 0.05, 0.1, 0.2))},
+    "noise80": {"cpu": Grid("noise80", _noisy(80, LARGER), STEADY, (0.01, 0.05, 0.1, 0.2))},
 }
 
 Scores = Callable[[list[Trial]], list[float]]
