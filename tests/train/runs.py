@@ -29,7 +29,7 @@ def tiny_run(**changes: Any) -> Run:
 
 
 def carry_out(run: Run, out: Path, **settings: Any) -> dict[str, Any]:
-    return train(run, Settings(out=out, quiet=True, **settings))
+    return train(run, Settings(out=out, device="cpu", quiet=True, **settings))
 
 
 Outcome = dict[str, bytes | dict[str, Any]]

@@ -31,7 +31,7 @@ class CompareArguments:
         methods: The methods to compare.
         seeds: How many seeds each.
         first_seed: The seeds are first_seed, first_seed + 1, ...
-        jobs: Runs at the same time; each has its share of the cores.
+        jobs: Runs at the same time; each has its share of the cores, and GPUs of its own.
         devices: Processes a run.
         out: Folder of all runs (default: runs/RECIPE).
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
@@ -78,7 +78,7 @@ def compare(arguments: Annotated[CompareArguments, arg(name="")]) -> int:
         for method in arguments.methods
     ]
     jobs = Jobs()
-    codes = jobs.carry_out_all(cells, arguments.jobs)
+    codes = jobs.carry_out_all(cells, arguments.jobs, arguments.devices)
     grid = read_grid(out, arguments.methods, list(seeds))
     Console().print(comparison(run, grid) if grid else "no run is done")
     if arguments.record is not None and grid:

@@ -8,11 +8,11 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from sampa.commands.train import default_device
 from sampa.train import checkpoint
 from sampa.train.folder import RunFolder
 from sampa.train.launch import set_up_process
 from sampa.train.models import build
+from sampa.train.session import default_device
 from sampa.train.tasks import open_task
 
 

@@ -20,6 +20,7 @@ from sampa.reproduce.plan import AVERAGE, SCALES, Scale
 from sampa.reproduce.render import conditions, terminal_tables
 from sampa.reproduce.request import Request, Unfinished
 from sampa.reproduce.writing import write
+from sampa.train.jobs import as_many_as_fit
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ReproduceArguments:
             (seconds, on embedded digits).
         seeds: How many seeds (default: what the experiment needs).
         devices: Processes a run.
-        jobs: Runs at the same time (default: as many as there are cores for).
+        jobs: Runs at the same time (default: as many as there are GPUs, or else cores, for).
         out: Folder of all experiments and their runs.
         record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
         plots: Also write each figure as SVG and PNG.
@@ -101,7 +102,7 @@ def requested(arguments: ReproduceArguments) -> Request:
         out=arguments.out,
         seeds=arguments.seeds,
         devices=arguments.devices,
-        jobs=arguments.jobs or max(1, (os.cpu_count() or 1) // arguments.devices),
+        jobs=arguments.jobs or as_many_as_fit(arguments.devices),
         data_dir=None if place is None else Path(place),
     )
 

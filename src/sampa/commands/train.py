@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,7 @@ from sampa.train.loop import train as carry_out
 from sampa.train.ranks import is_first
 from sampa.train.recipes import RECIPES, find_recipe
 from sampa.train.run import Run, read_run
-from sampa.train.session import StepFailed
+from sampa.train.session import StepFailed, default_device
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class TrainArguments:
         compile: Compile the model.
         tensorboard: Also write TensorBoard curves.
         threads: CPU threads a process (default: cores shared evenly).
-        device: Where the model is.
+        device: Where the model is (default: the GPU of this rank, or the CPU).
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = ""
@@ -173,12 +172,6 @@ def settings(arguments: TrainArguments, out: Path) -> Settings:
         device=arguments.device or default_device(),
         tensorboard=arguments.tensorboard,
     )
-
-
-def default_device() -> str:
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
 
 
 def default_folder(run: Run) -> Path:

@@ -55,7 +55,7 @@ def carry_out(places: Sequence[Place], request: Request) -> None:
             train(place.run, settings)
         return
     jobs, batches = Jobs(), list(_batches(places, request))
-    codes = jobs.carry_out_all(batches, request.jobs)
+    codes = jobs.carry_out_all(batches, request.jobs, request.devices)
     if jobs.asked:
         code = 128 + jobs.asked[0]
         raise Unfinished("stopped after saving; the same command goes on", code)

@@ -11,7 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol
+
+import torch
 
 
 class Job(Protocol):
@@ -42,6 +45,26 @@ def threads_each(at_once: int, devices: int) -> list[str]:
     return ["--threads", str(max(1, (os.cpu_count() or 1) // at_once // devices))]
 
 
+def as_many_as_fit(devices: int) -> int:
+    """How many runs of so many processes have a GPU, or else a core, for each process."""
+    return max(1, (torch.cuda.device_count() or os.cpu_count() or 1) // devices)
+
+
+def gpus_each(at_once: int, devices: int) -> list[dict[str, str]]:
+    """For each of the runs at work: the environment that shows it GPUs of its own.
+
+    Where there are too few, some runs have the same ones. Nothing is hidden from a single run, and
+    nothing set where there is no GPU.
+    """
+    count = torch.cuda.device_count()
+    if at_once == 1 or count == 0:
+        return [{}] * at_once
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = given.split(",")[:count] if given else [str(i) for i in range(count)]
+    parts = [gpus[i : i + devices] for i in range(0, count - devices + 1, devices)] or [gpus]
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(parts[i % len(parts)])} for i in range(at_once)]
+
+
 @dataclass
 class Jobs:
     """Runs at work.
@@ -49,14 +72,18 @@ class Jobs:
     Attributes:
         asked: The signals that came.
         running: The processes at work.
+        free: The GPUs that wait for a run, as its environment.
     """
 
     asked: list[int] = field(default_factory=list)
     running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    free: SimpleQueue[dict[str, str]] = field(default_factory=SimpleQueue)
 
-    def carry_out_all(self, jobs: Sequence[Job], at_once: int) -> list[int]:
-        """Do what is not done yet; the exit code of each."""
+    def carry_out_all(self, jobs: Sequence[Job], at_once: int, devices: int = 1) -> list[int]:
+        """Do what is not done yet, each on so many devices; the exit code of each."""
         done = [job.is_done() for job in jobs]  # finds what is wrong before anything runs
+        for places in gpus_each(at_once, devices):
+            self.free.put(places)
         with self._stopped_by_signals(), ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(self._carry_out, jobs, done))
 
@@ -65,22 +92,33 @@ class Jobs:
         if is_done or self.asked:
             print(f"{job}: {'done before' if is_done else 'left for the next time'}", flush=True)
             return 0
+        places = self.free.get()
+        try:
+            code, log = self._run(job, {**os.environ, **places})
+        finally:
+            self.free.put(places)
+        outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
+        print(f"{job}: {'done' if code == 0 else outcome}", flush=True)
+        return code
+
+    def _run(self, job: Job, environment: dict[str, str]) -> tuple[int, Path]:
+        """Start its process and wait for it; the exit code, and where its output is."""
         command = [sys.executable, *job.arguments()]
         job.folder.mkdir(parents=True, exist_ok=True)
         log = job.folder / "log.txt"
         # In a session of its own, a run hears of Ctrl-C from us alone, and once.
         with (
             log.open("a") as file,
-            subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process,
+            subprocess.Popen(
+                command, stdout=file, stderr=file, env=environment, start_new_session=True
+            ) as process,
         ):
             self.running.add(process)
             if self.asked:
                 process.terminate()
             code = process.wait()
             self.running.discard(process)
-        outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
-        print(f"{job}: {'done' if code == 0 else outcome}", flush=True)
-        return code
+        return code, log
 
     @contextmanager
     def _stopped_by_signals(self) -> Iterator[None]:

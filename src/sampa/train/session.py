@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 
 class Interrupted(Exception):
@@ -37,6 +40,13 @@ def told_where(rank: int, position: int) -> Iterator[None]:
         raise StepFailed(rank, position, error) from error
 
 
+def default_device() -> str:
+    """This rank's GPU, or the CPU where there is none."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a run is carried out; none of it changes the result.
@@ -48,7 +58,7 @@ class Settings:
         limit_steps: Stop after this many batches (to try things out).
         save_every: Batches between checkpoints; None saves at the end of each epoch.
         keep: How many checkpoints stay.
-        device: Where the model is.
+        device: Where the model is (default: the GPU of this rank, or the CPU).
         strict: Refuse to go on under conditions that may change the last bits.
         allow_changes: Go on with other hyper-parameters than the run began with.
         timeout: Seconds after which a rank gives up on the others.
@@ -62,7 +72,7 @@ class Settings:
     limit_steps: int | None = None
     save_every: int | None = None
     keep: int = 2
-    device: str = "cpu"
+    device: str = field(default_factory=default_device)
     strict: bool = False
     allow_changes: bool = False
     timeout: float = 300.0
