@@ -1,13 +1,12 @@
 """Time and memory of a step: ratios of interleaved steps on two ranks, and peak bytes of tensors.
 
 The stop watch is `sampa.bench`: a turn of every contender follows one of every other, so that what
-slows the machine slows them all. Here are the paper's contenders, and the sessions they meet in.
+slows the machine slows them all. Here are the paper's contenders, and the contests they meet in.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,12 +58,17 @@ BATCH_SIZES = tuple(Contender(str(n), ONE, _batches_of(n)) for n in SIZES)
 
 
 @dataclass(frozen=True)
-class Session:
-    """Contenders that meet on a problem, for some rounds, by scale."""
+class Contest:
+    """Contenders that meet on a problem, for some rounds, by scale.
+
+    Attributes:
+        with_memory: Whether their peak memory is counted too, which takes far longer than a step.
+    """
 
     contenders: tuple[Contender, ...]
     problems: dict[Scale, Problem]
     rounds: dict[Scale, int]
+    with_memory: bool = False
 
 
 NETWORKS: dict[Scale, Problem] = {
@@ -73,17 +77,17 @@ NETWORKS: dict[Scale, Problem] = {
     "smoke": Problem("mlp", 8),
 }
 ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
-SESSIONS = {
-    "efficiency": Session(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}),
-    "two-devices": Session(TWO_DEVICES, NETWORKS, ROUNDS),
-    "batch-time": Session(
+CONTESTS = {
+    "efficiency": Contest(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}, with_memory=True),
+    "two-devices": Contest(TWO_DEVICES, NETWORKS, ROUNDS),
+    "batch-time": Contest(
         BATCH_SIZES, {**NETWORKS, "cpu": Problem("resnet8", 64)}, {**ROUNDS, "cpu": 3}
     ),
 }
 
 
-def session(name: str, request: Request) -> dict[str, Any]:
-    """What a session measured: "seconds" and "bytes" by contender, "about" and "conditions".
+def contest(name: str, request: Request) -> dict[str, Any]:
+    """What a contest measured: "seconds" (and "bytes") by contender, "about" and "conditions".
 
     It is measured once, on two processes of this machine (one at the scale for tests).
     """
@@ -91,35 +95,40 @@ def session(name: str, request: Request) -> dict[str, Any]:
     found = folder.read("measured.json")
     if found is None:
         ranks = 1 if request.scale == "smoke" else RANKS
-        found = _alone(name) if ranks == 1 else on_ranks(hold, ranks, name, request.scale)[0]
+        asked = (name, request.scale)
+        found = _alone(*asked) if ranks == 1 else on_ranks(measure_contest, ranks, *asked)[0]
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.write("measured.json", found)
     return found
 
 
-def _alone(name: str) -> dict[str, Any]:
-    return hold(0, 1, torch.device("cpu"), name, "smoke")
+def _alone(name: str, scale: Scale) -> dict[str, Any]:
+    return measure_contest(0, 1, torch.device("cpu"), name, scale)
 
 
-def hold(rank: int, ranks: int, device: torch.device, name: str, scale: Scale) -> dict[str, Any]:
-    """Let all contenders of a session make their turns; a program for every rank."""
+def measure_contest(
+    rank: int, ranks: int, device: torch.device, name: str, scale: Scale
+) -> dict[str, Any]:
+    """Let all contenders of a contest make their turns; a program for every rank."""
     busy = round(os.getloadavg()[0], 1)  # of others, before we begin
-    meeting = SESSIONS[name]
-    problem, rounds = meeting.problems[scale], meeting.rounds[scale]
+    asked = CONTESTS[name]
+    problem, rounds = asked.problems[scale], asked.rounds[scale]
     bench = Bench(problem, "sgd", device, rank, ranks)
-    steps = [prepared(bench, contender) for contender in meeting.contenders]
-    seconds = take_turns(bench, meeting.contenders, steps, rounds)
+    steps = [prepared(bench, contender) for contender in asked.contenders]
+    seconds = take_turns(bench, asked.contenders, steps, rounds)
+    peaks = _peaks(steps, device) if asked.with_memory else []
     return {
         "about": f"{problem.model}, batches of {problem.batch_size}; {rounds} rounds",
         "seconds": seconds,
-        "bytes": dict(zip(seconds, _peaks(steps), strict=True)),
+        **({"bytes": dict(zip(seconds, peaks, strict=True))} if peaks else {}),
         "conditions": {**conditions(), "processes": ranks, "load average": busy},
     }
 
 
-def _peaks(steps: Sequence[Step | None]) -> list[float]:
+def _peaks(steps: Sequence[Step | None], device: torch.device) -> list[float]:
     """The peak of each contender on the rank that needs most."""
-    found = torch.tensor([0 if s is None else peak_bytes(s) for s in steps], dtype=torch.float64)
+    peaks = [0.0 if step is None else float(peak_bytes(step)) for step in steps]
+    found = torch.tensor(peaks, dtype=torch.float64, device=device)  # where ranks can exchange it
     if is_distributed():
         dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return found.tolist()
@@ -132,7 +141,3 @@ def ratios(seconds: dict[str, list[float]], below: str) -> dict[str, dict[int, f
         name: {i: a / b for i, (a, b) in enumerate(zip(times, reference, strict=True))}
         for name, times in seconds.items()
     }
-
-
-def middle(values: dict[int, float]) -> float:
-    return statistics.median(values.values())

@@ -26,7 +26,7 @@ DEVICES = "SAMPa on two devices, one process and one thread each; the others on 
 
 
 def two_devices(request: Request) -> Outcome:
-    found = speed.session("two-devices", request)
+    found = speed.contest("two-devices", request)
     known = published("tab-two-devices")
     entries = ratio_entries(TIME, found, relative(known, "Time/Epoch (s)", "SAM"), "SAM")
     about = f"{found['about']}; SAM on one device, mSAM with 2 shards and SAMPa on two"
@@ -34,7 +34,7 @@ def two_devices(request: Request) -> Outcome:
 
 
 def batch_time(request: Request) -> Outcome:
-    found = speed.session("batch-time", request)
+    found = speed.contest("batch-time", request)
     known = published("tab-batch-time")
     entries = ratio_entries(
         "time of a batch / that of 64", found, relative(known, "Time/Batch (ms)", "64"), "64"
@@ -53,7 +53,7 @@ def batch_time(request: Request) -> Outcome:
 
 
 def memory(request: Request) -> Outcome:
-    found = speed.session("efficiency", request)
+    found = speed.contest("efficiency", request)
     known = published("tab-memory")
     theirs = relative(known, "Memory (MiB)", "SAM")
     row = "peak memory of a device / SAM's"
@@ -67,7 +67,7 @@ def memory(request: Request) -> Outcome:
 
 def efficiency_figure(request: Request) -> Outcome:
     """Sequential gradients, counted, and time, measured."""
-    found = speed.session("efficiency", request)
+    found = speed.contest("efficiency", request)
     entries = [*counted(), *timed(found)]
     about = f"{found['about']}; {DEVICES}"
     outcome = _outcome("fig-efficiency", TITLES["fig-efficiency"], request, about, entries, found)
@@ -80,7 +80,7 @@ def efficiency_figure(request: Request) -> Outcome:
 
 def efficiency_table(accuracy: Callable[[Request], Outcome], request: Request) -> Outcome:
     """The accuracy of trained networks, with the counts and times of the figure."""
-    outcome, found = accuracy(request), speed.session("efficiency", request)
+    outcome, found = accuracy(request), speed.contest("efficiency", request)
     outcome = replace(
         outcome,
         about=f"{outcome.about}. Time: {found['about']}; {DEVICES}",
