@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sampa.report.drawing import draw, styles
+from sampa.report.drawing import HERO, draw, styles
 from sampa.report.svg import figure, to_svg
 from sampa.reproduce.outcome import Chart, Line
 
@@ -62,6 +62,17 @@ def test_intervals_have_a_heading_for_each_group() -> None:
     with figure():
         axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "x", "y", "b", "x"]
+
+
+def test_only_a_difference_beyond_chance_has_a_color() -> None:
+    """Also where an interval has no length: none at all is no difference."""
+    ends = {"sure": (2.0, 1.0, 3.0), "just": (2.0, 0.0, 4.0), "unsure": (1.0, -1.0, 3.0)}
+    ends |= {"always 1": (1.0, 1.0, 1.0), "always 0": (0.0, 0.0, 0.0)}
+    lines = [Line(name, [0.0], [y], [low], [high]) for name, (y, low, high) in ends.items()]
+    with figure():
+        axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
+    points = [line.get_color() for line in axes.get_lines() if line.get_marker() == "o"]
+    assert [color == HERO for color in points] == [True, True, False, True, False]
 
 
 @pytest.mark.parametrize("kind", CHARTS)

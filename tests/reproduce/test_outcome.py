@@ -40,6 +40,8 @@ def test_only_seeds_that_both_have_count() -> None:
         ({0: 91.0, 1: 94.0, 2: 97.0}, 94.5, "not as in the paper"),
         ({0: 91.0, 1: 91.0, 2: 94.0}, 95.5, "too small to tell"),
         ({0: 99.0}, 95.5, "too small to tell"),
+        ({0: 90.0, 1: 92.0, 2: 94.0}, 95.5, "too small to tell"),  # no difference on any seed
+        ({0: 91.0, 1: 93.0, 2: 95.0}, 95.5, "as in the paper"),  # the same one on every seed
     ],
 )
 def test_the_verdict_compares_the_order_with_the_papers(

@@ -38,6 +38,21 @@ def test_a_spread_is_written_as_mean_and_deviation() -> None:
     assert str(spread([90.0, 94.0])) == "92.00 ± 2.83"
 
 
+@pytest.mark.parametrize(
+    ("values", "is_sure"),
+    [
+        ([1.0], False),  # one seed
+        ([1.0, 1.0], True),
+        ([0.0, 0.0], False),  # no error, but nothing to be sure of
+        ([-1.0, 1.0], False),
+        ([1.0, 3.0], True),  # 2 ± 1: two standard errors
+        ([1.0, 3.1], False),
+    ],
+)
+def test_a_mean_counts_from_two_standard_errors_on(values: list[float], is_sure: bool) -> None:
+    assert spread(values).is_sure is is_sure
+
+
 def test_a_difference_is_paired_by_seed() -> None:
     difference = paired_difference(GRID, "sampa", "sgd", "accuracy")
     assert difference is not None

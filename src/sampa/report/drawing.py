@@ -14,6 +14,7 @@ from sampa.report.charts import look
 from sampa.report.labels import place
 from sampa.report.svg import INK, MUTED, PAPER, SERIES
 from sampa.reproduce.outcome import Chart, Line
+from sampa.train.tables import is_beyond_chance
 
 SMALL = 8.0  # points, of words inside the axes
 MANY = 40  # points of a line, from which on it is thin
@@ -115,7 +116,7 @@ def _intervals(axes: Axes, chart: Chart) -> None:
     names, places = _grouped([line.label for line in chart.lines])
     axes.axvline(0, color=MUTED, linewidth=0.8)
     for line, y in zip(chart.lines, places, strict=True):
-        is_sure = line.low[0] > 0 or line.high[0] < 0
+        is_sure = is_beyond_chance(line.y[0], (line.high[0] - line.low[0]) / 2)
         color = HERO if is_sure else OTHERS
         axes.plot([line.low[0], line.high[0]], [y, y], color=color, linewidth=1.4)
         axes.plot(line.y[0], y, "o", color=color, markersize=4.5)

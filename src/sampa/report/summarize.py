@@ -11,8 +11,6 @@ from typing import Literal
 from sampa.report.groups import Recipe, Variant
 from sampa.train.tables import Spread, paired_difference, spread
 
-LARGE_ENOUGH = 2.0  # standard errors, below which a difference may be chance
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -74,17 +72,12 @@ def _judged(recipe: Recipe, variant: Variant) -> str:
     if found.n == 1:
         return f", on the same seed: {difference_text(found)}; one seed is too few to tell"
     text = f", on the same {found.n} seeds: {difference_text(found)} (s.e.)"
-    if is_unsure(found):
-        return f"{text}, under two standard errors: too few seeds to tell them apart"
-    if found.mean == 0:
+    if found.mean == found.std == 0:
         return f"{text}, no difference on any seed"
+    if not found.is_sure:
+        return f"{text}, under two standard errors: too few seeds to tell them apart"
     rough = "; two seeds give only a rough error" if found.n == 2 else ""
     return f"{text}, more than two standard errors{rough}"
-
-
-def is_unsure(difference: Spread) -> bool:
-    """Whether a difference may be chance: one seed, or under two standard errors."""
-    return difference.n == 1 or abs(difference.mean) < LARGE_ENOUGH * difference.standard_error
 
 
 # ---- tables ----------------------------------------------------------------------------------
@@ -151,7 +144,7 @@ def _paper_cells(ours: Spread, value: tuple[float, float | None]) -> tuple[Cell,
 def _difference_cell(found: Spread | None) -> Cell:
     if found is None:
         return Cell("–")
-    return Cell(difference_text(found), found.mean, unsure=is_unsure(found))
+    return Cell(difference_text(found), found.mean, unsure=not found.is_sure)
 
 
 def _epoch_cell(epochs: Sequence[int]) -> Cell:

@@ -12,8 +12,6 @@ from sampa.reproduce.plan import AVERAGE, Scale
 from sampa.train.records import numbers
 from sampa.train.tables import Grid, Spread, paired_difference, spread
 
-SURE = 2.0  # standard errors from which on a difference counts
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -55,7 +53,7 @@ class Comparison:
     @property
     def is_sure(self) -> bool:
         """Whether our difference is larger than chance allows."""
-        return self.ours.n > 1 and abs(self.ours.mean) >= SURE * self.ours.standard_error
+        return self.ours.is_sure
 
     @property
     def verdict(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sampa.reproduce.outcome import SURE, Chart, Comparison, Entry, Line, Outcome
-from sampa.train.tables import Spread
+from sampa.reproduce.outcome import Chart, Comparison, Entry, Line, Outcome
+from sampa.train.tables import SURE, Spread
 
 BAND = "Mean over seeds; the band is ± one standard deviation."
 PAPER = "Diamonds: the paper."

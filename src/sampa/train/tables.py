@@ -14,6 +14,13 @@ from rich.table import Table
 from sampa.train.folder import RunFolder
 from sampa.train.run import Run
 
+SURE = 2.0  # standard errors from which on a difference counts
+
+
+def is_beyond_chance(difference: float, margin: float) -> bool:
+    """Whether a difference is as large as `SURE` standard errors; none at all says nothing."""
+    return difference != 0 and abs(difference) >= margin
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -26,6 +33,11 @@ class Spread:
     @property
     def standard_error(self) -> float:
         return self.std / math.sqrt(self.n)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the mean of these differences is more than chance."""
+        return self.n > 1 and is_beyond_chance(self.mean, SURE * self.standard_error)
 
     def __str__(self) -> str:
         return f"{self.mean:.2f} ± {self.std:.2f}" if self.n > 1 else f"{self.mean:.2f}"
