@@ -19,7 +19,7 @@ from sampa.norm_stats import frozen_statistics
 from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.reproduce.paper import published
 from sampa.reproduce.plan import Choices, Plan, Scale, cells
-from sampa.reproduce.request import Request
+from sampa.reproduce.request import Request, unfinished_if_stopped
 from sampa.reproduce.runner import conditions_of, named, places_of, tuned_choices
 from sampa.reproduce.settings import described, images
 from sampa.train.folder import RunFolder
@@ -80,7 +80,8 @@ def watched(run: Run, out: Path, request: Request) -> Gap:
         try:
             settings = Settings(out, request.data_dir, quiet=True)
             trainer = Watcher(run, settings, folder, checked_method(run))
-            trainer.fit()
+            with unfinished_if_stopped():
+                trainer.fit()
             folder.write(FILE, trainer.gap)
             found = trainer.gap
         finally:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sampa.reproduce.outcome import Outcome
 from sampa.reproduce.plan import Scale
 from sampa.train.run import Run
+from sampa.train.session import Interrupted
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,20 @@ class Unfinished(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextmanager
+def unfinished_if_stopped() -> Iterator[None]:
+    """Around a run in this process: when a signal stops it, the experiment is unfinished.
+
+    Raises:
+        Unfinished: With the exit code of that signal.
+    """
+    try:
+        yield
+    except Interrupted as stopped:
+        code = 128 + stopped.signal_number
+        raise Unfinished(f"{stopped}; the same command goes on", code) from stopped
 
 
 @dataclass(frozen=True)

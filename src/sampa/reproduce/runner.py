@@ -14,7 +14,7 @@ from sampa.reproduce.batch import Batch
 from sampa.reproduce.outcome import Chart, Entry, Outcome, with_average
 from sampa.reproduce.paper import published
 from sampa.reproduce.plan import Cell, Choices, Plan, Scale
-from sampa.reproduce.request import Request, Unfinished
+from sampa.reproduce.request import Request, Unfinished, unfinished_if_stopped
 from sampa.reproduce.settings import described
 from sampa.reproduce.tuning import Trial, Tuned, tune
 from sampa.train.folder import RunFolder
@@ -52,7 +52,8 @@ def carry_out(places: Sequence[Place], request: Request) -> None:
     if request.scale == "smoke":  # a process would take longer than all of them
         for place in places:
             settings = Settings(place.folder, request.data_dir, resume=True, quiet=True)
-            train(place.run, settings)
+            with unfinished_if_stopped():
+                train(place.run, settings)
         return
     jobs, batches = Jobs(), list(_batches(places, request))
     codes = jobs.carry_out_all(batches, request.jobs, request.devices)
