@@ -189,6 +189,16 @@ def test_the_gap_is_zero_where_x_and_y_are_the_same(tmp_path: Path) -> None:
     assert max(found["relative"]) < 1e-6
 
 
+def test_a_place_that_one_seed_lacks_does_not_shift_the_others() -> None:
+    whole = {"share": [0.1, 0.2, 0.3], "cosine": [0.9, 0.8, 0.7]}
+    dropped = {"share": [0.1, 0.3], "cosine": [0.5, 0.3]}
+    for found in ({0: whole, 1: dropped}, {0: dropped, 1: whole}):
+        band = gap._band(found, "cosine")
+        assert band.x == [0.1, 0.3]
+        assert band.y == pytest.approx([0.7, 0.5])
+        assert (band.low, band.high) == ([0.5, 0.3], [0.9, 0.7])
+
+
 def test_watching_does_not_change_the_run(tmp_path: Path) -> None:
     (cell,) = runner.named(gap.plan("smoke", {}), gap.NAME, "smoke").cells
     request = Request("smoke", tmp_path)

@@ -6,14 +6,12 @@ that is watched, the gradient at x_t is computed beside it, and leaves no trace 
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from sampa.norm_stats import frozen_statistics
 from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
@@ -28,6 +26,7 @@ from sampa.train.method import checked_method
 from sampa.train.progress import Display
 from sampa.train.run import Run
 from sampa.train.session import Clock, Settings
+from sampa.vectors import Vector, add, cosine
 
 NAME, TITLE = "fig-gradient-gap", "cosine and distance of ∇f(x_t) and ∇f(y_t) over training"
 TUNINGS = ("clean",)
@@ -111,30 +110,25 @@ class Watcher(Trainer):
         if g_y is None:  # the step before was dropped
             return
         g_x = self._gradient_here(self.batch(position - 1))
-        distance = _norm([a - b for a, b in zip(g_x, g_y, strict=True)])
-        dot = sum(float((a * b).sum()) for a, b in zip(g_x, g_y, strict=True))
+        distance = add(g_x, g_y, alpha=-1).norm
         self.gap["share"].append(position / self.total)
-        self.gap["cosine"].append(dot / (_norm(g_x) * _norm(g_y)))
+        self.gap["cosine"].append(cosine(g_x, g_y))
         self.gap["distance"].append(distance)
-        self.gap["relative"].append(distance / _norm(g_x))
+        self.gap["relative"].append(distance / g_x.norm)
 
-    def _gradient_here(self, batch: Any) -> list[Tensor]:
+    def _gradient_here(self, batch: Any) -> Vector:
         """∇f(x_t; B_t); statistics of BatchNorm stay as they are."""
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         with frozen_statistics(self.model):
             value = self.task.loss(self.model, batch).value
         assert value is not None
-        return list(torch.autograd.grad(value, parameters))
+        return Vector(torch.autograd.grad(value, parameters))
 
 
-def held_gradient(optimizer: Any) -> list[Tensor] | None:
+def held_gradient(optimizer: Any) -> Vector | None:
     """SAMPa's g_t as it is in its state."""
     packed = optimizer.state_dict()["sampa"]["method_state"]["g"]
-    return None if packed is None else list(packed["vector"])
-
-
-def _norm(vector: Sequence[Tensor]) -> float:
-    return math.sqrt(sum(float(part.square().sum()) for part in vector))
+    return None if packed is None else Vector(packed["vector"])
 
 
 # ---- numbers and pictures --------------------------------------------------------------------
@@ -181,10 +175,11 @@ def _charts(found: dict[int, Gap]) -> list[Chart]:
 
 
 def _band(found: dict[int, Gap], name: str) -> Line:
-    gaps = list(found.values())
-    x = gaps[0]["share"]
+    """Over the places of training that every seed has: one whose step was dropped lacks some."""
+    by_share = [dict(zip(gap["share"], gap[name], strict=True)) for gap in found.values()]
+    x = sorted(set.intersection(*map(set, by_share)))
 
     def over_seeds(how: Callable[[Sequence[float]], float]) -> list[float]:
-        return [how([gap[name][i] for gap in gaps]) for i in range(len(x))]
+        return [how([values[share] for values in by_share]) for share in x]
 
     return Line("SAMPa-0.2", x, over_seeds(statistics.fmean), over_seeds(min), over_seeds(max))
