@@ -58,7 +58,7 @@ def test_a_run_of_this_process_trains_on_the_gpu(
 ) -> None:
     monkeypatch.setattr(runner, "train", ask)
     with pytest.raises(Asked, match="cuda:0"):
-        runner.carry_out([runner.Place(tiny_run(), tmp_path)], Request("smoke", tmp_path))
+        runner.carry_out([runner.PlannedRun(tiny_run(), tmp_path)], Request("smoke", tmp_path))
 
 
 # ---- how many at once, and who has which -----------------------------------------------------

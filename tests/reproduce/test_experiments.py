@@ -203,7 +203,7 @@ def test_watching_does_not_change_the_run(tmp_path: Path) -> None:
     (cell,) = runner.named(gap.plan("smoke", {}), gap.NAME, "smoke").cells
     request = Request("smoke", tmp_path)
     gap.watched(cell.run, tmp_path / "watched", request)
-    alone = runner.Place(cell.run, tmp_path / "alone")
+    alone = runner.PlannedRun(cell.run, tmp_path / "alone")
     runner.carry_out([alone], request)
     seen = RunFolder(tmp_path / "watched").result_of(cell.run)
     assert seen is not None

@@ -18,7 +18,7 @@ from sampa.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.reproduce.paper import published
 from sampa.reproduce.plan import Choices, Plan, Scale, cells
 from sampa.reproduce.request import Request, unfinished_if_stopped
-from sampa.reproduce.runner import conditions_of, named, places_of, tuned_choices
+from sampa.reproduce.runner import conditions_of, named, planned_runs, tuned_choices
 from sampa.reproduce.settings import described, images
 from sampa.train.folder import RunFolder
 from sampa.train.loop import Trainer
@@ -46,8 +46,8 @@ def carry_out(request: Request) -> Outcome:
     tuned = tuned_choices(TUNINGS, request)
     choices = {name: t.choice for name, t in tuned.items()}
     planned = named(plan(request.scale, choices), NAME, request.scale)
-    grid = places_of(planned, request.folder(NAME), request.seeds or 3)
-    found = {place.run.seed: watched(place.run, place.folder, request) for _, place in grid}
+    grid = planned_runs(planned, request.folder(NAME), request.seeds or 3)
+    found = {each.run.seed: watched(each.run, each.folder, request) for _, each in grid}
     known = published(NAME)
     return Outcome(
         id=NAME,
@@ -62,7 +62,7 @@ def carry_out(request: Request) -> Outcome:
         entries=tuple(_entries(found)),
         charts=tuple(_charts(found)),
         tuning={name: t.as_json() for name, t in tuned.items()},
-        conditions=conditions_of([place.folder for _, place in grid]),
+        conditions=conditions_of([each.folder for _, each in grid]),
     )
 
 

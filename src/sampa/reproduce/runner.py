@@ -30,7 +30,7 @@ BATCH = 4  # runs in one process
 
 
 @dataclass(frozen=True)
-class Place:
+class PlannedRun:
     """A run and where it is carried out."""
 
     run: Run
@@ -43,19 +43,19 @@ class Place:
         return found
 
 
-def carry_out(places: Sequence[Place], request: Request) -> None:
+def carry_out(runs: Sequence[PlannedRun], request: Request) -> None:
     """Do all runs that are not done.
 
     Raises:
         Unfinished: If some failed, or a signal came.
     """
     if request.scale == "smoke":  # a process would take longer than all of them
-        for place in places:
-            settings = Settings(place.folder, request.data_dir, resume=True, quiet=True)
+        for planned in runs:
+            settings = Settings(planned.folder, request.data_dir, resume=True, quiet=True)
             with unfinished_if_stopped():
-                train(place.run, settings)
+                train(planned.run, settings)
         return
-    jobs, batches = Jobs(), list(_batches(places, request))
+    jobs, batches = Jobs(), list(_batches(runs, request))
     codes = jobs.carry_out_all(batches, request.jobs, request.devices)
     if jobs.asked:
         code = 128 + jobs.asked[0]
@@ -63,18 +63,18 @@ def carry_out(places: Sequence[Place], request: Request) -> None:
     failed = [batch for batch, code in zip(batches, codes, strict=True) if code]
     if failed:
         raise Unfinished(f"{len(failed)} of {len(batches)} jobs failed, first {failed[0]}", 1)
-    for place in places:
-        _free(place.folder)
+    for planned in runs:
+        _free(planned.folder)
 
 
-def _batches(places: Sequence[Place], request: Request) -> Iterator[Batch]:
+def _batches(runs: Sequence[PlannedRun], request: Request) -> Iterator[Batch]:
     """Runs for one process each: a few neighbors with the same name and seed."""
     size = BATCH if request.devices == 1 else 1
-    for name, group in itertools.groupby(places, lambda p: f"{p.run.name} seed {p.run.seed}"):
+    for name, group in itertools.groupby(runs, lambda p: f"{p.run.name} seed {p.run.seed}"):
         left = list(group)
         while left:
-            runs = {place.folder: place.run for place in left[:size]}
-            yield Batch(name, runs, left[0].folder, request)
+            batch = {each.folder: each.run for each in left[:size]}
+            yield Batch(name, batch, left[0].folder, request)
             left = left[size:]
 
 
@@ -112,8 +112,8 @@ def run_grid(spec: GridSpec, request: Request) -> Outcome:
     found = tuned_choices(spec.tunings, request)
     choices = {t: tuned.choice for t, tuned in found.items()}
     plan = named(spec.planner(request.scale, choices), name, request.scale)
-    grid = places_of(plan, request.folder(name), request.seeds or spec.seeds)
-    carry_out([place for _, place in grid], request)
+    grid = planned_runs(plan, request.folder(name), request.seeds or spec.seeds)
+    carry_out([planned for _, planned in grid], request)
     known = published(name)
     entries = tuple(_entries(plan, grid, name))
     outcome = Outcome(
@@ -128,7 +128,7 @@ def run_grid(spec: GridSpec, request: Request) -> Outcome:
         pairs=plan.pairs,
         facts=tuple(_memorization(grid)),
         tuning={t: tuned.as_json() for t, tuned in found.items()},
-        conditions=conditions_of([place.folder for _, place in grid]),
+        conditions=conditions_of([planned.folder for _, planned in grid]),
     )
     return replace(outcome, charts=spec.pictures(outcome))
 
@@ -147,20 +147,20 @@ def named(plan: Plan, name: str, scale: Scale) -> Plan:
     return replace(plan, cells=tuple(cells))
 
 
-def places_of(plan: Plan, folder: Path, seeds: int) -> list[tuple[Cell, Place]]:
+def planned_runs(plan: Plan, folder: Path, seeds: int) -> list[tuple[Cell, PlannedRun]]:
     """All runs, seed by seed, so that an unfinished grid is one with fewer seeds."""
     return [
-        (cell, Place(cell.run.changed(seed=seed), folder / cell.key / f"seed-{seed}"))
+        (cell, PlannedRun(cell.run.changed(seed=seed), folder / cell.key / f"seed-{seed}"))
         for seed in range(seeds)
         for cell in plan.cells
     ]
 
 
-def _entries(plan: Plan, grid: Sequence[tuple[Cell, Place]], name: str) -> list[Entry]:
+def _entries(plan: Plan, grid: Sequence[tuple[Cell, PlannedRun]], name: str) -> list[Entry]:
     known = published(name)
     entries: list[Entry] = []
     for cell in plan.cells:
-        results = {place.run.seed: place.result()["test"] for c, place in grid if c is cell}
+        results = {planned.run.seed: planned.result()["test"] for c, planned in grid if c is cell}
         for row, metric in cell.readings:
             values = {seed: test[metric] for seed, test in results.items()}
             entries.append(Entry(row, cell.column, values, known.value(row, cell.column)))
@@ -168,12 +168,12 @@ def _entries(plan: Plan, grid: Sequence[tuple[Cell, Place]], name: str) -> list[
     return sorted(entries, key=lambda entry: order.index(entry.row))
 
 
-def _memorization(grid: Sequence[tuple[Cell, Place]]) -> list[str]:
+def _memorization(grid: Sequence[tuple[Cell, PlannedRun]]) -> list[str]:
     """How well the base optimizer learns its training labels by heart, row by row."""
     found: dict[str, list[float]] = {}
-    for cell, place in grid:
-        accuracy = place.result().get("train_accuracy")
-        if place.run.method in BASE_NAMES and accuracy is not None:
+    for cell, planned in grid:
+        accuracy = planned.result().get("train_accuracy")
+        if planned.run.method in BASE_NAMES and accuracy is not None:
             found.setdefault(cell.readings[0][0], []).append(accuracy)
     parts = [f"{row}: {statistics.fmean(values):.1f} %" for row, values in found.items()]
     if not parts:
@@ -194,9 +194,9 @@ def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
 def _tuned(name: str, request: Request) -> Tuned | None:
     def score(trials: list[Trial]) -> list[float]:
         folder = request.folder(f"tuning-{name}")
-        places = [Place(trial.run, folder / trial.key) for trial in trials]
-        carry_out(places, request)
-        return [place.result()["best_validation"] for place in places]
+        runs = [PlannedRun(trial.run, folder / trial.key) for trial in trials]
+        carry_out(runs, request)
+        return [planned.result()["best_validation"] for planned in runs]
 
     return tune(name, request.scale, score)
 
