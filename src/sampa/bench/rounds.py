@@ -19,7 +19,7 @@ from sampa.bench.problems import Problem
 from sampa.execution.collectives import Traffic
 from sampa.execution.parallel import Parallel
 
-WARM_UP = 3
+WARM_UP = 1  # rounds; each turn has a step that is not timed besides
 
 Seconds = dict[str, list[float]]
 """The time of a step for each contender, one entry per round."""
