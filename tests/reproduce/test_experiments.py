@@ -80,7 +80,7 @@ def test_a_folder_of_other_settings_is_refused(
 
 def test_tuning_is_recorded_with_its_scores(out: Path) -> None:
     outcome = EXPERIMENTS["fig-lambda"].carry_out(Request("smoke", out, seeds=1))
-    tuned = outcome.tuning["small-noise"]
+    tuned = outcome.tuning["noise"]
     assert tuned["choice"]["lr"] in (0.05, 0.1)
     assert len(tuned["scores"]) >= 4
     run = RunFolder(out / "fig-lambda-smoke" / "conv-net-0.2" / "seed-0").run()

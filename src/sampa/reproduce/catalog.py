@@ -160,7 +160,7 @@ _ALL = (
             "fig-lambda",
             "sweep of λ from 0 to 1",
             grids.lambdas,
-            NOISE,
+            ("noise",),
             seeds=3,
             pictures=pictures.over_lambda,
         ),

@@ -112,11 +112,9 @@ def _efficient(run: Run, scale: Scale, method: str) -> Run:
 
 def _generalization(scale: Scale, choices: Choices) -> Run:
     """What variants are compared on: ResNet-56 in the paper, wrong labels in reduced editions."""
-    return (
-        images("paper", None)
-        if scale == "paper"
-        else one_rho(images(scale, choices.get("small-noise"), noise=40))
-    )
+    if scale == "paper":
+        return images("paper", None)
+    return one_rho(images(scale, choices.get("small-noise"), noise=40))
 
 
 def vit(scale: Scale, choices: Choices) -> Plan:
@@ -221,7 +219,8 @@ def lambdas(scale: Scale, choices: Choices) -> Plan:
     """SAMPa-λ for λ = 0, 0.1, ..., 1, with SAMPa-0.2's ρ throughout."""
     rows = {"ResNet-56": recipes.cifar(10, "resnet56"), "WRN-28-10": recipes.cifar(10, "wrn-28-10")}
     if scale != "paper":
-        rows = {"conv net": _generalization(scale, choices)}
+        noisy = images(scale, choices.get("noise"), noise=40, edition=LARGER)
+        rows = {"conv net": one_rho(noisy)}
     found: list[Cell] = []
     for row, run in rows.items():
         fixed = replace(run, rho=run.rhos["sampa-0.2"])

@@ -36,7 +36,7 @@ class Edition:
 
 
 SMALL = Edition(images=2000, held_back=1000, side=8, epochs=15, batch_size=64)
-# For the table of label noise: more pixels and three times the steps, or 80 % noise leaves nothing.
+# For label noise and the sweep of λ: more pixels and three times the steps are nearer the paper.
 LARGER = Edition(images=2500, held_back=1000, side=16, epochs=16, batch_size=32)
 NETWORKS: dict[Scale, dict[str, ModelSpec]] = {
     "paper": {

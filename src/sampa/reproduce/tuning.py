@@ -61,10 +61,10 @@ LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
 STEADY = (0.02, 0.05)  # with more pixels some runs do not train steadily at 0.1
 GRIDS: dict[str, dict[Scale, Grid]] = {
     "clean": {"cpu": Grid("noise0", images, LRS, RHOS, judges=("sam",))},
-    "noise": {"cpu": Grid("noise40", _noisy(40, LARGER), STEADY, RHOS)},
-    "small-noise": {
-        "cpu": Grid("noise40", _noisy(40, SMALL), LRS, RHOS),
-        "smoke": Grid("noise40", _noisy(40, SMALL), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
+    "small-noise": {"cpu": Grid("noise40", _noisy(40, SMALL), LRS, RHOS)},
+    "noise": {
+        "cpu": Grid("noise40", _noisy(40, LARGER), STEADY, RHOS),
+        "smoke": Grid("noise40", _noisy(40, LARGER), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
     },
     "noise80": {"cpu": Grid("noise80", _noisy(80, LARGER), STEADY, (0.01, 0.05, 0.1, 0.2))},
 }
