@@ -1,11 +1,11 @@
-"""AsyncSAM: the perturbation from a one-step-old gradient (Jo, Lim, Lee, 2025; text not read).
+"""AsyncSAM: the perturbation from a one-step-old gradient (Jo, Lim, Lee, 2025).
 
 a_s     = ∇f(x_s; B'_s), B' a part of the batch, computed beside the descent gradient
 x_{t+1} = ModelUpdate(x_t, ∇f(x_t + ρ a_{t−τ} / ‖a_{t−τ}‖; B_t)),  τ = 1, no perturbation at t = 0
 
 One round of two probes; the exchange waits for the slower one, so the order is always the same.
 `ascent_batch="next"` evaluates a on a part of the batch that it will perturb (SAMPa-0 with
-y_{t+1} = x_t). τ = 0 on the whole batch is SAM.
+y_{t+1} = x_t). τ = 0 on the whole batch is SAM. Not checked against the original.
 """
 
 from __future__ import annotations
