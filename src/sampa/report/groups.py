@@ -11,7 +11,7 @@ from sampa.catalog import METHODS
 from sampa.names import ALIASES, find_method, unknown
 from sampa.report.collect import Problem
 from sampa.report.records import Record, flat
-from sampa.train.method import BASE_NAMES, method_options
+from sampa.train.method import epochs_of, method_options
 from sampa.train.run import Run
 from sampa.train.tables import Grid
 
@@ -110,14 +110,9 @@ def family(method: str) -> str:
     return "sampa" if name.startswith("sampa-") else name
 
 
-def epochs(run: Run) -> int:
-    """The passes that the run made; the base optimizer may be given more."""
-    return run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
-
-
 def own_settings(run: Run) -> dict[str, str]:
     """The settings that each method has its own value of."""
-    return {**flat(hyperparameters(run)), "epochs": str(epochs(run))}
+    return {**flat(hyperparameters(run)), "epochs": str(epochs_of(run))}
 
 
 def shared_settings(run: Run) -> dict[str, str]:

@@ -19,12 +19,12 @@ from sampa.bench.contenders import Bench, Contender, Place, Step, bare_sgd, with
 from sampa.bench.problems import Problem, detailed_loss
 from sampa.bench.ranks import on_ranks
 from sampa.bench.rounds import prepared, take_turns
+from sampa.execution.collectives import is_distributed
 from sampa.reproduce.memory import peak_bytes
 from sampa.reproduce.plan import Scale
 from sampa.reproduce.request import Request
 from sampa.train.conditions import conditions
 from sampa.train.folder import RunFolder
-from sampa.train.ranks import is_distributed
 
 RANKS = 2
 ONE, BOTH = Place.ONE_DEVICE, Place.BRANCHES

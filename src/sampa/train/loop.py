@@ -18,7 +18,7 @@ from sampa.noise import derive_seed
 from sampa.survey import probes_per_round
 from sampa.train.checkpoint import CheckpointError
 from sampa.train.folder import RunFolder
-from sampa.train.method import BASE_NAMES, checked_method, method_options
+from sampa.train.method import checked_method, epochs_of, method_options
 from sampa.train.models import build
 from sampa.train.progress import Display
 from sampa.train.ranks import (
@@ -77,8 +77,7 @@ class Trainer:
     def __init__(self, run: Run, settings: Settings, folder: RunFolder, factory: Factory) -> None:
         self.run, self.settings, self.folder = run, settings, folder
         self.checkpoints = Checkpoints(folder, settings.keep)
-        epochs = run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
-        self.epochs = epochs
+        self.epochs = epochs_of(run)
         branches = min(probes_per_round(factory), world_size())
         self.data_ranks = world_size() // branches
         # The mesh puts data ranks next to each other: rank = branch * data ranks + data rank.
@@ -92,7 +91,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(settings.device) if run.amp == "fp16" else None
         self.optimizer = factory(
             run.base.build(self.model),
-            **method_options(run, factory, len(self.task.batches) * epochs),
+            **method_options(run, factory, len(self.task.batches) * self.epochs),
             executor=self.executor,
             max_norm=run.max_norm,
             scaler=self.scaler,

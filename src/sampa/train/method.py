@@ -28,6 +28,11 @@ def checked_method(run: Run) -> Factory:
     return factory
 
 
+def epochs_of(run: Run) -> int:
+    """The passes that a run makes; the base optimizer may be given more."""
+    return run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
+
+
 def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, Any]:
     """The method's hyper-parameters: its defaults, the recipe's, and the command line's."""
     accepted = inspect.signature(factory).parameters
