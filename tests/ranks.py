@@ -72,15 +72,7 @@ def _receive(pipe: Any, timeout: float) -> Any:
 def _rank_main(
     rank: int, world: int, port: int, sender: Any, function: Callable[..., Any], args: Any
 ) -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("error")  # as pytest does in its own process
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+    set_up_rank(rank, world, port)
     try:
         outcome = function(*args)
     except BaseException:
@@ -92,6 +84,14 @@ def _rank_main(
     if not isinstance(outcome, Failure):
         _leave_together()
     os._exit(0)
+
+
+def set_up_rank(rank: int, world: int, port: int) -> None:
+    """What a launcher tells a rank; one thread; and warnings are errors, as pytest has them."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("error")
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
 def _leave_together() -> None:

@@ -89,9 +89,7 @@ def main(args: Sequence[str] | None = None) -> int:
     print(f"{summary['run_or_written_elsewhere']} times something was run or written elsewhere")
     for name, found in summary["outcomes"].items():
         print(f"  {name}: {found}")
-    if options.json is not None:
-        command = f"python -m tests.stress.fuzz --trials {options.trials} --seed {options.seed}"
-        write_record(options.json, command, summary)
+    write_record("fuzz", options, summary)
     return 1 if summary["failures"] or summary["run_or_written_elsewhere"] else 0
 
 

@@ -94,9 +94,7 @@ def main(args: Sequence[str] | None = None) -> int:
     options = parser(__doc__ or "", trials=3).parse_args(args)
     found = measure(options.trials)
     print(found)
-    if options.json is not None:
-        command = f"python -m tests.stress.integrity --trials {options.trials}"
-        write_record(options.json, command, {"check_every": 100, "cost": found})
+    write_record("integrity", options, {"check_every": 100, "cost": found})
     return 0 if all(case["percent_of_a_step"] < 1 for case in found.values()) else 1
 
 

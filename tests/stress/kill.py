@@ -123,9 +123,7 @@ def main(args: Sequence[str] | None = None) -> int:
     summary = summarize(kill(options.trials, options.seed, options.log))
     print(f"{summary['trials']} trials, {summary['interrupted']} interrupted, ", end="")
     print(f"{summary['identical']} identical; kills by phase: {summary['kills_by_phase']}")
-    if options.json is not None:
-        command = f"python -m tests.stress.kill --trials {options.trials} --seed {options.seed}"
-        write_record(options.json, command, summary)
+    write_record("kill", options, summary)
     return 0 if summary["identical"] == summary["trials"] else 1
 
 

@@ -81,9 +81,7 @@ def main(args: Sequence[str] | None = None) -> int:
     options = parser(__doc__ or "", trials=40).parse_args(args)
     summary = summarize(peers(options.trials, options.seed, options.log))
     print(summary)
-    if options.json is not None:
-        command = f"python -m tests.stress.peers --trials {options.trials} --seed {options.seed}"
-        write_record(options.json, command, summary)
+    write_record("peers", options, summary)
     return 0 if summary["noticed_and_told"] == summary["trials"] else 1
 
 

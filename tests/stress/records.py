@@ -61,11 +61,14 @@ def in_folder(
     return one
 
 
-def write_record(file: Path, command: str, summary: dict[str, Any], **details: Any) -> None:
-    """The figures with all that is needed to believe them."""
-    record = {"command": command, **summary, **details, "conditions": conditions()}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(record, indent=1) + "\n")
+def write_record(name: str, options: argparse.Namespace, summary: dict[str, Any]) -> None:
+    """If that was asked for: the figures with all that is needed to believe them."""
+    if options.json is None:
+        return
+    command = f"python -m tests.stress.{name} --trials {options.trials} --seed {options.seed}"
+    record = {"command": command, **summary, "conditions": conditions()}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _logged(log: Path | None) -> list[Trial]:

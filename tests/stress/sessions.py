@@ -12,7 +12,6 @@ import multiprocessing as mp
 import os
 import signal
 import time
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -20,10 +19,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sampa.train.run import Run
-from tests.ranks import free_port
+from tests.ranks import free_port, set_up_rank
 from tests.stress.watch import Blow, Marks, Watch, report_place
 from tests.train.processes import carry_out_and_exit
 
@@ -148,12 +145,8 @@ def _main(
     knocks: Connection,
     **settings: Any,
 ) -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("error")
+    set_up_rank(rank, world, port)
     _redirect(scratch / "output")
-    if world > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     watch = Watch(rank, Marks(scratch / "marks"), blow, knocks)
     watch.mark_phases()
     report_place(scratch / f"place-{rank}.json")

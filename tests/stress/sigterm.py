@@ -124,9 +124,7 @@ def main(args: Sequence[str] | None = None) -> int:
     summary = summarize(sigterm(options.trials, options.seed, options.log))
     print(f"{summary['trials']} trials, {summary['stopped_together']} saved the same step on all ")
     print(f"ranks and exited, {summary['identical']} identical; {summary}")
-    if options.json is not None:
-        command = f"python -m tests.stress.sigterm --trials {options.trials} --seed {options.seed}"
-        write_record(options.json, command, summary)
+    write_record("sigterm", options, summary)
     return 0 if summary["identical"] == summary["stopped_together"] == summary["trials"] else 1
 
 

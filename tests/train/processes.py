@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -20,7 +19,7 @@ from sampa.train import checkpoint
 from sampa.train.data.batches import ImageBatch, ImageBatches
 from sampa.train.loop import Interrupted
 from sampa.train.run import Run
-from tests.ranks import free_port
+from tests.ranks import free_port, set_up_rank
 from tests.train.runs import carry_out
 
 _context = mp.get_context("forkserver")  # the one of tests.ranks, with everything loaded
@@ -76,11 +75,7 @@ def _main(
         with_signal: That signal.
         settings: Of the run.
     """
-    torch.set_num_threads(1)
-    warnings.simplefilter("error")  # as pytest does in its own process
-    if world > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    set_up_rank(rank, world, port)
     if rank in kill:
         seen: list[str] = []
 
