@@ -71,6 +71,12 @@ def test_a_description_has_images_size_noise_network_and_epochs() -> None:
         assert part in text
 
 
+def test_label_noise_has_labels_by_people_too() -> None:
+    runs = [run for run in EXPERIMENTS["tab-noise"].runs("cpu") if run.data.human_labels]
+    assert {run.method for run in runs} == {"sgd", "sam", "sampa-0", "sampa-0.2"}
+    assert all(run.data.label_noise == 0 and "human labels (worse)" in run.about for run in runs)
+
+
 def test_rho_is_doubled_for_sampa_but_not_under_label_noise() -> None:
     run = images("cpu", Choice(0.1, 0.05))
     assert (run.rhos["sam"], run.rhos["sampa-0"], run.rhos["sampa-0.2"]) == (0.05, 0.05, 0.1)

@@ -18,6 +18,7 @@ from sampa.reproduce.settings import (
 from sampa.train import recipes
 from sampa.train.run import DataSpec, ModelSpec, Run
 
+HUMAN = "human labels (CIFAR-10N)"
 FOUR = {"SGD": "sgd", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.2": "sampa-0.2"}
 STEPS = (("SAM", "SGD"), ("SAMPa-0.2", "SGD"), ("SAMPa-0", "SAM"), ("SAMPa-0.2", "SAM"))
 SAM_AND_SAMPA = {"SAM": "sam", "SAMPa-0.2": "sampa-0.2"}
@@ -162,7 +163,15 @@ def noise(scale: Scale, choices: Choices) -> Plan:
             choice = choices.get("noise80" if percent == 80 else "noise")
             run = one_rho(images(scale, choice, noise=percent, edition=LARGER))
         found += cells(f"{percent} %", run, FOUR)
+    if scale == "cpu":
+        found += cells(HUMAN, _with_human_labels(choices), FOUR)
     return Plan(described(found[0].run), tuple(found), STEPS)
+
+
+def _with_human_labels(choices: Choices) -> Run:
+    """CIFAR-10N: people who labeled carelessly, wrong in two of five; the paper has no such row."""
+    run = one_rho(images("cpu", choices.get("noise"), edition=LARGER))
+    return replace(run, data=replace(run.data, human_labels="worse"))
 
 
 def incorporation(scale: Scale, choices: Choices) -> Plan:

@@ -73,8 +73,9 @@ def _bar(entry: Entry) -> Line:
 def over_noise(outcome: Outcome) -> tuple[Chart, ...]:
     """Test accuracy over the share of wrong labels, a line for each method."""
     lines: list[Line] = []
-    for column in dict.fromkeys(entry.column for entry in outcome.entries):
-        own = [entry for entry in outcome.entries if entry.column == column]
+    levels = [entry for entry in outcome.entries if entry.row.endswith("%")]
+    for column in dict.fromkeys(entry.column for entry in levels):
+        own = [entry for entry in levels if entry.column == column]
         lines.append(_line(column, [_number(entry.row) for entry in own], own))
     title, x_label = "Test accuracy under label noise", "wrong training labels in %"
     return (Chart("label-noise", title, x_label, "test accuracy in %", lines, BAND),)

@@ -162,6 +162,7 @@ def described(run: Run) -> str:
         images = images.replace("images", f"samples of at most {data.size} tokens")
     size = f" at {data.size}×{data.size}" if data.size else ""
     noise = f", {100 * data.label_noise:.0f} % wrong labels" if data.label_noise else ""
+    noise += f", human labels ({data.human_labels})" if data.human_labels else ""
     augmented = "crops and flips" if data.augment else "no augmentation"
     twice = f" (base optimizer {run.base_epochs})" if run.base_epochs else ""
     options = ", ".join(f"{k} {v}" for k, v in run.model.options.items())
