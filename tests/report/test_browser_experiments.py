@@ -124,7 +124,7 @@ def test_what_was_trained_for_an_experiment_is_part_of_it(page: api.Page) -> Non
 def test_words_by_hand_are_shown_with_names_as_code(page: api.Page) -> None:
     part = section(page, "tab-noise:")
     assert part.get_by_role("heading", name="What we make of it").is_visible()
-    assert part.locator("p code", has_text="tab-cifar10").count() == 1
+    assert part.locator("p code", has_text="train_accuracy").count() == 1
 
 
 def test_means_with_deviations_sort_as_numbers(page: api.Page) -> None:
