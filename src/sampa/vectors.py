@@ -172,8 +172,8 @@ def mix(a: Vector, b: Vector, lam: float) -> Vector:
     return _joined(
         a,
         b,
-        lambda s, t, out: torch.lerp(s, t, lam, out=out),
-        lambda s, t: torch._foreach_lerp(s, t, lam),
+        lambda s, t, out: torch.mul(s, 1 - lam, out=out).add_(t, alpha=lam),
+        lambda s, t: torch._foreach_add(torch._foreach_mul(s, 1 - lam), t, alpha=lam),
         lambda s: s * (1 - lam),
         lambda t: t * lam,
     )
