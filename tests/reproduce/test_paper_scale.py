@@ -19,9 +19,10 @@ import pytest
 import torch
 from PIL import Image
 
-from sampa.report.groups import epochs, hyperparameters
+from sampa.report.groups import hyperparameters
 from sampa.reproduce.catalog import EXPERIMENTS
 from sampa.train.data import cifar
+from sampa.train.method import epochs_of
 from sampa.train.models import build, find_minilm
 from sampa.train.run import BaseSpec, Run
 from tests.train.data.makers import members, small, write_archive
@@ -58,11 +59,11 @@ def test_images_follow_section_5_1() -> None:
 
 
 def test_sgd_has_400_epochs_and_the_others_200_but_for_the_last_column() -> None:
-    twice = [run for run in IMAGES if epochs(run) == 400 and run.method != "sgd"]
+    twice = [run for run in IMAGES if epochs_of(run) == 400 and run.method != "sgd"]
     assert {run.method for run in twice} == {"sampa-0.2"}
     assert len(twice) == 2 * 5  # networks of two tables
-    assert {epochs(run) for run in IMAGES if run.method == "sgd"} == {400}
-    assert {epochs(run) for run in IMAGES if run not in twice and run.method != "sgd"} == {200}
+    assert {epochs_of(run) for run in IMAGES if run.method == "sgd"} == {400}
+    assert {epochs_of(run) for run in IMAGES if run not in twice and run.method != "sgd"} == {200}
 
 
 @pytest.mark.parametrize(("name", "rho"), [("tab-cifar10", 0.05), ("tab-cifar100", 0.1)])
@@ -139,7 +140,7 @@ def test_glue_has_the_papers_epochs_and_rho_by_task() -> None:
         task = run.data.name.removeprefix("glue/")
         assert (run.model.name, run.base.kind, run.base.lr) == ("bert-base", "adamw", 2e-5)
         assert (run.batch_size, run.max_norm, run.schedule.kind) == (32, 1.0, "linear")
-        assert epochs(run) == (5 if task in ("mrpc", "wnli") else 3)
+        assert epochs_of(run) == (5 if task in ("mrpc", "wnli") else 3)
         rho = {"cola": 0.01, "rte": 0.005, "sts-b": 0.005}.get(task, 0.05)
         assert hyperparameters(run).get("rho", rho) == rho
         assert hyperparameters(run).get("lam", 0.0) == (0.1 if run.method == "sampa-0.1" else 0.0)
