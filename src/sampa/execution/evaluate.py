@@ -54,7 +54,7 @@ class Snapshot:
         if move is None:
             yield
             return
-        with torch.no_grad(), marked("move"):
+        with torch.no_grad():
             saved = self._save(weights, packing)
         try:
             with torch.no_grad(), marked("move"):
@@ -141,10 +141,6 @@ class Evaluator:
     def taken(self) -> Vector:
         """Take away the gradient that `backward` left."""
         return take_gradients(self.weights, self.packing)
-
-    def copied(self, gradients: Sequence[Tensor | None]) -> Vector:
-        """A vector of copies, in the order of the weights."""
-        return copied(gradients, self.packing)
 
     def _accumulate(
         self,

@@ -19,7 +19,7 @@ from sampa.execution.evaluate import Evaluator
 from sampa.execution.exchange import Names, require_called, require_complete
 from sampa.packing import gradient_stride
 from sampa.preview import clear_gradients
-from sampa.vectors import Vector
+from sampa.vectors import Vector, copied
 
 Gradients = dict[Tensor, Tensor]
 """The gradient of each parameter that took part in a pass."""
@@ -167,7 +167,8 @@ class NetworkExchange:
         if uses is not None:
             gradients = self._without_unused(gradients, *uses)
         # Copies: views would keep the buckets alive, which the reducer fills again.
-        vectors = [evaluator.copied([g.get(p) for p in evaluator.weights]) for g in gradients]
+        rows = [[g.get(p) for p in evaluator.weights] for g in gradients]
+        vectors = [copied(row, evaluator.packing) for row in rows]
         self._buckets = []
         clear_gradients(evaluator.weights)
         return vectors

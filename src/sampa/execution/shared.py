@@ -81,16 +81,16 @@ class SharedMemoryExchange:
 
     def _write(self, v: Vector) -> int:
         """Show the gradient and the loss to the others; how many have been shown with it."""
-        count = self._memory.count(Place.WRITTEN)
-        self._memory.wait(Place.READ, count)  # what is there now
-        self._memory.post(Place.LOSS, self._loss.item())
-        self._memory.post(Place.BATCH, self._mark)
-        self._groups.traffic.header_bytes += 16 * (self._groups.branches - 1)
         if v.flat is None and any(v.pattern):
             raise RuntimeError(
                 "gradients of different kinds cannot travel through shared memory; use "
                 "sampa.distribute(model, shared_memory=False)"
             )
+        count = self._memory.count(Place.WRITTEN)
+        self._memory.wait(Place.READ, count)  # what is there now
+        self._memory.post(Place.LOSS, self._loss.item())
+        self._memory.post(Place.BATCH, self._mark)
+        self._groups.traffic.header_bytes += 16 * (self._groups.branches - 1)
         if v.flat is not None:
             self._groups.traffic.gradient_bytes += v.flat.nbytes * (self._groups.branches - 1)
             self._row(self._groups.branch, v.flat.dtype)[: v.flat.numel()].copy_(v.flat)
