@@ -54,3 +54,9 @@ def brightness(page: Any, selector: str, prop: str) -> float:
     script = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
     color = page.evaluate(script, [selector, prop])
     return sum(map(float, color[color.index("(") + 1 : -1].split(",")[:3])) / 3
+
+
+def column(table: Any, number: int) -> list[str]:
+    """The texts of a column of a table, from top to bottom."""
+    rows = table.locator("tbody tr").all()
+    return [row.locator("th, td").nth(number).inner_text().strip() for row in rows]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ from tests.report.browsing import (
     PHONE,
     api,
     brightness,
+    column,
     needs_chromium,
-    opened,
     overflow,
-    started,
 )
 
 pytestmark = needs_chromium
@@ -70,25 +68,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[api.Browser]:
-    with started() as browser:
-        yield browser
-
-
-@pytest.fixture
-def page(browser: api.Browser, address: str) -> Iterator[api.Page]:
-    with opened(browser, address) as page:
-        yield page
-
-
 def section(page: api.Page, name: str) -> api.Locator:
     return page.locator("main > section").filter(has=page.locator(f"h2:has-text({name!r})"))
-
-
-def column(table: api.Locator, number: int) -> list[str]:
-    rows = table.locator("tbody tr").all()
-    return [row.locator("th, td").nth(number).inner_text().strip() for row in rows]
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -127,24 +108,23 @@ def test_words_by_hand_are_shown_with_names_as_code(page: api.Page) -> None:
     assert part.locator("p code", has_text="train_accuracy").count() == 1
 
 
-def test_means_with_deviations_sort_as_numbers(page: api.Page) -> None:
+@pytest.mark.parametrize(
+    ("number", "name", "numbers", "missing"),
+    [
+        (3, "ours", ["−5.50 ± 0.71", "9.25 ± 0.35", "10.50 ± 0.71"], []),
+        (2, "paper", ["9", "95.00 ± 0.10"], ["–"]),
+    ],
+)
+def test_means_sort_as_numbers_and_what_is_not_printed_stays_last(
+    page: api.Page, number: int, name: str, numbers: list[str], missing: list[str]
+) -> None:
     table = section(page, EVIL).locator("table.values")
-    button = table.locator("thead button").nth(3)
-    assert button.inner_text() == "ours"
+    button = table.locator("thead button").nth(number)
+    assert button.inner_text() == name
     button.click()
-    assert column(table, 3) == ["−5.50 ± 0.71", "9.25 ± 0.35", "10.50 ± 0.71"]
+    assert column(table, number) == numbers + missing
     button.click()
-    assert column(table, 3) == ["10.50 ± 0.71", "9.25 ± 0.35", "−5.50 ± 0.71"]
-
-
-def test_what_the_paper_does_not_print_stays_last(page: api.Page) -> None:
-    table = section(page, EVIL).locator("table.values")
-    button = table.locator("thead button").nth(2)
-    assert button.inner_text() == "paper"
-    button.click()
-    assert column(table, 2) == ["9", "95.00 ± 0.10", "–"]
-    button.click()
-    assert column(table, 2) == ["95.00 ± 0.10", "9", "–"]
+    assert column(table, number) == numbers[::-1] + missing
 
 
 def test_a_repeated_name_is_soft_after_sorting_too(page: api.Page) -> None:
