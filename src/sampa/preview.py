@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 import torch.optim.optimizer as torch_optimizer
@@ -45,7 +46,8 @@ def borrowed_state(base: Optimizer, layout: Layout | None = None) -> Iterator[No
     """
     state, groups = base.state, base.param_groups
     options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
-    base.state = _copied_state(base, layout)
+    columns = {} if layout is None else _copied_columns(base, layout)  # lent until the block ends
+    base.state = _copied_state(base, columns)
     for group, saved in zip(groups, options, strict=True):
         group.update(_copied(saved))
     try:
@@ -115,32 +117,36 @@ def _unhooked_step(base: Optimizer) -> None:
             setattr(owner, name, value)
 
 
-def _copied_state(base: Optimizer, layout: Layout | None) -> defaultdict[Any, Any]:
-    done = {} if layout is None else _copied_columns(base, layout)
+def _copied_state(base: Optimizer, columns: dict[str, Vector]) -> defaultdict[Any, Any]:
+    done = {
+        key: dict(zip(_parameters(base), column.borrowed(), strict=True))
+        for key, column in columns.items()
+    }
+
+    def copy_of(p: Tensor, key: str, value: Any) -> Any:
+        lent = done[key][p] if key in done else None
+        return _copied(value) if lent is None else lent
+
     return defaultdict(
         dict,
-        {
-            p: {k: done[k][p] if p in done.get(k, ()) else _copied(v) for k, v in values.items()}
-            for p, values in base.state.items()
-        },
+        {p: {k: copy_of(p, k, v) for k, v in values.items()} for p, values in base.state.items()},
     )
 
 
-def _copied_columns(base: Optimizer, layout: Layout) -> dict[str, dict[Tensor, Tensor]]:
+def _copied_columns(base: Optimizer, layout: Layout) -> dict[str, Vector]:
     """Copies of the kinds of state that all parameters have in their own shape (momentum)."""
-    weights = [p for group in base.param_groups for p in group["params"]]
-    present = [p for p, there in zip(weights, layout.pattern, strict=True) if there]
+    present = compress(_parameters(base), layout.pattern)
     kept = [base.state.get(p, {}) for p in present]
     columns = {key: [values.get(key) for values in kept] for key in kept[0]}
-    kind = layout.dtype, layout.device
     return {
-        key: dict(zip(present, layout.views(layout.pack(column).flat.detach()), strict=True))
+        key: Vector.packed(layout.pack(column))
         for key, column in columns.items()
-        if all(
-            type(t) is Tensor and t.shape == p.shape and (t.dtype, t.device) == kind
-            for t, p in zip(column, present, strict=True)
-        )
+        if set(map(type, column)) == {Tensor} and layout.fits(column)
     }
+
+
+def _parameters(base: Optimizer) -> list[Tensor]:
+    return [p for group in base.param_groups for p in group["params"]]
 
 
 def _copied(value: Any) -> Any:

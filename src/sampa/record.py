@@ -68,6 +68,7 @@ class Journal:
         self._losses: list[Tensor] = []
         self._norms: list[float] = []
         self._gradients: list[Vector] = []  # the first and the last
+        self._cosine: float | None = None
         self._reported: Tensor | None = None
         self._reports_clean = False
 
@@ -113,6 +114,12 @@ class Journal:
         else:
             self.clean_losses.setdefault(batch, loss.item())
 
+    def compare_gradients(self) -> None:
+        """Once all are there: the update that follows needs their place in the caches."""
+        if len(self._gradients) == 2:
+            self._cosine = cosine(*self._gradients)
+        self._gradients = []
+
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one.
 
@@ -135,7 +142,7 @@ class Journal:
             step=progress.updates,
             losses=tuple(loss.item() for loss in self._losses),
             norms=tuple(self._norms),
-            cosine=cosine(*self._gradients) if len(self._gradients) == 2 else None,
+            cosine=self._cosine,
             sharpness=sharpness,
             rounds=self.rounds,
             probes=self.probes,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sampa.packing import Buffer, Layout, Packing, Pattern
-from sampa.reductions import global_norm, inner_product
+from sampa.reductions import LOW_PRECISION, global_norm, inner_product
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 
@@ -277,8 +277,25 @@ def restrict_to(v: Vector, pattern: Vector) -> Vector:
     return restrict(v, [t is not None for t in pattern])
 
 
+class Lent(list[Tensor]):
+    """Weights that lie in the memory of a vector.
+
+    Attributes:
+        memory: That vector, which changes with them.
+    """
+
+    def __init__(self, weights: Weights, memory: Vector) -> None:
+        super().__init__(weights)
+        self.memory = memory
+
+
 def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
+    buffers = _buffers(weights.memory, v) if isinstance(weights, Lent) else None
+    # In half precision the last few numbers of a tensor round otherwise than the rest of it.
+    if buffers is not None and buffers[0].dtype not in LOW_PRECISION and len(set(alphas)) == 1:
+        buffers[0].add_(buffers[1], alpha=alphas[0])
+        return
     rows = zip(weights, v.borrowed(), alphas, strict=True)
     present = [(w, t, c) for w, t, c in rows if t is not None]
     by_factor: dict[float, list[tuple[Tensor, Tensor]]] = {}

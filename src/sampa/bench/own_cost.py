@@ -25,10 +25,10 @@ FLOAT = 4
 LEAST_BYTES = {
     # The base optimizer's step reads x, m and G and writes x and m.
     "base": 5 * FLOAT,
-    # Two norms and a product (4), x saved (2), moved (3) and copied back (2).
-    "sam": (5 + 4 + 2 + 3 + 2) * FLOAT,
-    # The same (9), a second move (with momentum, 4) and return (2), the mix (3).
-    "sampa": (5 + 4 + 2 + 3 + 2 + 4 + 2 + 3) * FLOAT,
+    # Two norms and a product (4), x~ written beside x (3).
+    "sam": (5 + 4 + 3) * FLOAT,
+    # The same (7), y written beside x (with momentum, 4), the mix (3).
+    "sampa": (5 + 4 + 3 + 4 + 3) * FLOAT,
 }
 """Bytes per parameter that a step with momentum moves if it makes no copy to be safe."""
 

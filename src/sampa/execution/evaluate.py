@@ -1,4 +1,4 @@
-"""One probe on one device: save the weights, move, forward and backward, restore by copy."""
+"""One probe on one device: leave x_t, forward and backward, come back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
+from sampa.execution.excursions import Excursions
 from sampa.layers import Layers
 from sampa.losses import Loss, checked_loss
 from sampa.marks import marked
@@ -19,8 +20,8 @@ from sampa.noise import seeded
 from sampa.norm_stats import evaluation_mode, frozen_statistics
 from sampa.packing import Packing
 from sampa.preview import clear_gradients, take_gradients
-from sampa.probes import Batch, Move, Probe
-from sampa.vectors import Vector, Weights, copied, copy_, restrict
+from sampa.probes import Batch, Probe
+from sampa.vectors import Vector, Weights, copy_, restrict
 
 LossFn = Callable[[Any], Tensor | Loss]
 
@@ -36,44 +37,6 @@ class Answer:
     def to(cls, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:
         """The answer with what the probe wants of the gradient."""
         return cls(gradient if probe.wrt is None else restrict(gradient, probe.wrt), loss)
-
-
-class Snapshot:
-    """x_t, saved once a step at most and copied back after every move.
-
-    Copying is exact. Adding an offset and subtracting it again is not: replicas would drift apart.
-    """
-
-    def __init__(self) -> None:
-        self.copies = 0  # of the weights, that the last step which moved them held
-        self._saved: Vector | None = None
-
-    @contextmanager
-    def moved(self, weights: Weights, move: Move | None, packing: Packing) -> Iterator[None]:
-        """Hold the weights where `move` takes them inside the block, at x_t after it."""
-        if move is None:
-            yield
-            return
-        with torch.no_grad():
-            saved = self._save(weights, packing)
-        try:
-            with torch.no_grad(), marked("move"):
-                move(weights)
-            yield
-        finally:
-            with torch.no_grad(), marked("restore"):
-                copy_(weights, saved.borrowed())
-            torch.clear_autocast_cache()  # cast copies of the moved weights
-
-    def forget(self) -> None:
-        """Say that the weights are no longer x_t."""
-        self._saved = None
-
-    def _save(self, weights: Weights, packing: Packing) -> Vector:
-        if self._saved is None:
-            self._saved = copied([p if p.requires_grad else None for p in weights], packing)
-            self.copies = 1
-        return self._saved
 
 
 @dataclass(frozen=True)
@@ -98,7 +61,7 @@ class Evaluator:
     packing: Packing
     layers: Layers
     seed_of: Callable[[Probe, int], int]
-    snapshot: Snapshot
+    excursions: Excursions
     accumulate: int = 1
     scaler: GradScaler | None = None
     devices: frozenset[torch.device] = field(default_factory=frozenset)
@@ -124,7 +87,7 @@ class Evaluator:
         clear_gradients(self.weights)
         model = self.layers.model
         with (
-            self.snapshot.moved(self.weights, probe.move, self.packing),
+            self.excursions.to(probe.move, self.weights, self.packing),
             self._with_buffers(probe.buffers),
             evaluation_mode(model) if probe.evaluation else nullcontext(),
             nullcontext() if probe.counts_statistics else frozen_statistics(model),
