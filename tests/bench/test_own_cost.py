@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from sampa.bench.counting import Counter
-from sampa.bench.own_cost import LEAST_BYTES, even_shapes, own_cost
+from sampa.bench.own_cost import LEAST_BYTES, costs, even_shapes, subject
 
 SIZE = 10_000
 
 
 def counted(method: str, parameters: int = SIZE, tensors: int = 50) -> tuple[float, int]:
-    cost = own_cost(method, even_shapes(parameters, tensors), repeats=1)
+    (cost,) = costs([subject(method, even_shapes(parameters, tensors))], repeats=1)
     assert cost.parameters == parameters
     return cost.bytes_per_parameter, cost.kernels
 

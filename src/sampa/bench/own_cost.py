@@ -66,10 +66,30 @@ class _HandOut(torch.autograd.Function):
 class OwnCost:
     """What one step costs beyond its gradients, in one process with fused SGD and momentum."""
 
+    method: str
     parameters: int
     kernels: int
     bytes_per_parameter: float
     milliseconds: float
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A method that makes steps with free gradients.
+
+    Attributes:
+        gradients: How many a step takes.
+    """
+
+    method: str
+    model: FreeGradients
+    step: Step
+    gradients: int
+
+    def gradient(self) -> None:
+        """Only one gradient, which a step's cost contains too."""
+        self.model.zero_grad()
+        self.model().backward()
 
 
 def own_costs(
@@ -77,66 +97,65 @@ def own_costs(
 ) -> list[dict[str, Any]]:
     """For the network's parameters, and for growing numbers of them; a program for one rank."""
     shapes = [tuple(p.shape) for p in problem.network(device).parameters()]
-    found = [{"method": m} | asdict(own_cost(m, shapes, 50)) for m in LEAST_BYTES]
+    subjects = [subject(method, shapes) for method in LEAST_BYTES]
     if find_spec("pytorch_optimizer") is not None:
-        found.append({"method": "pytorch_optimizer_sam"} | asdict(other_sams_cost(shapes, 50)))
-    return found + [
-        {"method": m} | asdict(own_cost(m, even_shapes(size), 5))
-        for size in SIZES
-        for m in ("sam", "sampa")
-    ]
+        subjects.append(other_sam(shapes))
+    found = costs(subjects, repeats=50)
+    for size in SIZES:
+        for method in ("sam", "sampa"):
+            found += costs([subject(method, even_shapes(size))], repeats=5)
+    return [asdict(cost) for cost in found]
 
 
-def own_cost(method: str, shapes: Sequence[Sequence[int]], repeats: int = 20) -> OwnCost:
-    """Of one of our methods."""
+def subject(method: str, shapes: Sequence[Sequence[int]]) -> Subject:
+    """One of our methods."""
     model = FreeGradients(shapes)
     optimizer = find_method(method)(model.base(), executor=sampa.Serial(model))
     step = MethodStep(optimizer, model, repeat(()))
     for _ in range(2):  # SAMPa's first call makes no update
         step()
     assert optimizer.last is not None
-    return _cost_of(model, step, optimizer.last.probes, repeats)
+    return Subject(method, model, step, optimizer.last.probes)
 
 
-def other_sams_cost(shapes: Sequence[Sequence[int]], repeats: int = 20) -> OwnCost:
-    """Of pytorch_optimizer's SAM."""
+def other_sam(shapes: Sequence[Sequence[int]]) -> Subject:
+    """pytorch_optimizer's SAM."""
     model = FreeGradients(shapes)
     step = OtherSAM(model, model.base(), FreeGradients.forward, repeat(()))
     step()
-    return _cost_of(model, step, 2, repeats)
+    return Subject("pytorch_optimizer_sam", model, step, gradients=2)
 
 
-def _cost_of(model: FreeGradients, step: Step, probes: int, repeats: int) -> OwnCost:
-    gradient = gradient_of(model)
+def costs(subjects: Sequence[Subject], repeats: int) -> list[OwnCost]:
+    """Of each of them, measured in turns (A, B, C, A, B, C, ...)."""
+    turns = [[_milliseconds_beyond(s) for s in subjects] for _ in range(repeats)]
+    return [
+        _cost(s, statistics.median(times))
+        for s, times in zip(subjects, zip(*turns, strict=True), strict=True)
+    ]
+
+
+def _cost(of: Subject, milliseconds: float) -> OwnCost:
     with Counter() as whole:
-        step()
+        of.step()
     with Counter() as free:
-        gradient()
+        of.gradient()
     return OwnCost(
-        parameters=model.size(),
-        kernels=whole.kernels - probes * free.kernels,
-        bytes_per_parameter=(whole.bytes - probes * free.bytes) / model.size(),
-        milliseconds=time_beyond(step, gradient, probes, repeats),
+        method=of.method,
+        parameters=of.model.size(),
+        kernels=whole.kernels - of.gradients * free.kernels,
+        bytes_per_parameter=(whole.bytes - of.gradients * free.bytes) / of.model.size(),
+        milliseconds=milliseconds,
     )
 
 
-def gradient_of(model: FreeGradients) -> Step:
-    """Only the gradients, which a step's time contains too."""
-
-    def gradient() -> None:
-        model.zero_grad()
-        model().backward()
-
-    return gradient
-
-
-def time_beyond(step: Step, gradient: Step, probes: int, repeats: int) -> float:
-    """Milliseconds of a step less those of its gradients, measured in turns."""
-    times = [_milliseconds(step) - probes * _milliseconds(gradient) for _ in range(repeats + 2)]
-    return statistics.median(times[2:])
+def _milliseconds_beyond(of: Subject) -> float:
+    """A step less its gradients."""
+    return _milliseconds(of.step) - of.gradients * _milliseconds(of.gradient)
 
 
 def _milliseconds(work: Step) -> float:
+    work()  # as in training; before, somebody else has used the caches
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) * 1e3
