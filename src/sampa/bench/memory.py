@@ -11,7 +11,7 @@ from sampa.bench.contenders import Bench, Place, contender
 from sampa.bench.problems import Problem
 from sampa.bench.ranks import on_ranks
 
-STEPS = 6
+STEPS = 12
 
 
 def peak_memory(problem: Problem, base: str, ranks: int, name: str) -> int:
