@@ -72,10 +72,10 @@ demo: $(STAMP)  ## compare SGD, SAM and SAMPa on two processes, in a minute or t
 
 bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hour on a quiet machine
 	mkdir -p $(BENCHED)
-	$(BENCH) --model resnet20 --batch-size 128 --rounds 20 --json $(BENCHED)/resnet20-batch128.json
-	$(BENCH) --model resnet20 --batch-size 8 --rounds 150 --json $(BENCHED)/resnet20-batch8.json \
+	$(BENCH) --model resnet20 --batch-size 128 --rounds 16 --json $(BENCHED)/resnet20-batch128.json
+	$(BENCH) --model resnet20 --batch-size 8 --rounds 120 --json $(BENCHED)/resnet20-batch8.json \
 	  --timeline $(BENCHED)/timeline.svg
-	$(BENCH) --model resnet56 --batch-size 8 --rounds 40 --json $(BENCHED)/resnet56-batch8.json \
+	$(BENCH) --model resnet56 --batch-size 8 --rounds 30 --json $(BENCHED)/resnet56-batch8.json \
 	  --own-cost
 	cp $(BENCHED)/* results/bench/
 	$(BIN)/python benchmarks/performance_tables.py

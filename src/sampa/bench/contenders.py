@@ -32,7 +32,7 @@ class Place(enum.Enum):
 
     ONE_DEVICE = "one device"
     BRANCHES = "two devices"
-    HALF_BATCHES = "two devices, half batches"
+    HALF_BATCHES = "two, half batches"
 
 
 @dataclass(frozen=True)

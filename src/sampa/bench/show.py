@@ -58,7 +58,7 @@ def time_sheet(result: dict[str, Any]) -> Sheet:
     exposed, limit = result["exposed_milliseconds"], result["milliseconds"]["limit"]
     share = 100 * exposed / limit
     caption = f"SAMPa beyond the limit: {exposed:.2f} ms, {share:.1f} % of it"
-    columns = ("method", "where", "median ms", "lower quartile", "peak MB of a process")
+    columns = ("method", "where", "median ms", "lower quartile", "peak MB")
     return Sheet("Times and memory", columns, rows, caption)
 
 
