@@ -105,6 +105,7 @@ def _both(record: dict[str, Any], ratio: str) -> tuple[float, float]:
 
 
 def _own_cost_ratio(record: dict[str, Any]) -> float:
+    # A method's first row is for the network's own parameters.
     times = {c["method"]: c["milliseconds"] for c in reversed(record["own_cost"])}
     return times["sam"] / times["pytorch_optimizer_sam"]
 

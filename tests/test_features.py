@@ -193,7 +193,7 @@ def compiled_run(backend: str | None, **options: Any) -> nn.Module:
 
 
 def test_a_traced_model_trains_as_the_plain_one_bitwise() -> None:
-    """torch.compile's tracer alone; weights that move in place are seen by the traced graph."""
+    """torch.compile's tracer alone; weights that lie elsewhere are seen by the traced graph."""
     plain, traced = compiled_run(None), compiled_run("eager")
     assert same_bits(traced.state_dict(), plain.state_dict())
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import sampa
-from tests.problems import METHODS, cross_entropy_of, sgd, tiny_mlp, vector_batches, watched
+from tests.problems import BASES, METHODS, cross_entropy_of, sgd, tiny_mlp, vector_batches, watched
 
 BATCHES = vector_batches(5)
 
@@ -100,10 +100,12 @@ def test_losses_and_norms_are_those_of_the_two_points_of_sam() -> None:
     assert optimizer.last.norms == pytest.approx(norms, rel=1e-14)  # another order of summation
 
 
-def test_cosine_is_the_angle_between_the_two_gradients_of_sam() -> None:
+@pytest.mark.parametrize("base", ["sgd-momentum", "sgd-nesterov-foreach"])
+def test_cosine_is_the_angle_between_the_two_gradients_of_sam(base: str) -> None:
+    """Also with a base that writes into its gradients, as the second one does."""
     model, twin = tiny_mlp(), tiny_mlp()
     loss_fn, points = watched(model, cross_entropy_of(model))
-    optimizer = sampa.SAM(sgd(model), rho=0.3)
+    optimizer = sampa.SAM(BASES[base](model.parameters()), rho=0.3)
     optimizer.step(loss_fn, BATCHES[0])
     g = gradient(twin, BATCHES[0])
     torch.nn.utils.vector_to_parameters(points[1], twin.parameters())

@@ -144,7 +144,7 @@ class SharpnessAware(Wrapper):
 
     @property
     def saved_copies(self) -> int:
-        """How many copies of the weights are kept to come back to: 0 if no probe moved them."""
+        """How many copies of the weights there were at once: 0 if no probe moved them."""
         return self._excursions.copies
 
     def set_epoch(self, epoch: int) -> None:

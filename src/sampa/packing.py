@@ -170,7 +170,7 @@ def gradient_stride(p: Tensor) -> tuple[int, ...]:
 
 
 def are_alone(tensors: Sequence[Tensor]) -> bool:
-    """Whether no others look at the memory of these; False where this torch cannot tell."""
+    """Whether no other tensors look at the memory of these; False if this torch cannot tell."""
     return _USES_OF_ONE > 0 and all(_uses(t) == _USES_OF_ONE for t in tensors)
 
 
@@ -182,7 +182,7 @@ def _uses(t: Tensor) -> int:
     return _storage_uses(t.untyped_storage()._cdata)
 
 
-_USES_OF_ONE = _uses(torch.zeros(1))
+_USES_OF_ONE = _uses(torch.zeros(1, device="cpu"))
 
 
 def _kinds(weights: Sequence[Tensor]) -> list[tuple[object, ...]]:

@@ -124,7 +124,7 @@ def _copied_state(base: Optimizer, columns: dict[str, Vector]) -> defaultdict[An
     }
 
     def copy_of(p: Tensor, key: str, value: Any) -> Any:
-        lent = done[key][p] if key in done else None
+        lent = done.get(key, {}).get(p)  # a parameter that was replaced may have left its state
         return _copied(value) if lent is None else lent
 
     return defaultdict(

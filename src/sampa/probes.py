@@ -38,7 +38,7 @@ class Probe:
     """A request for one gradient.
 
     Attributes:
-        move: How to leave x_t, applied in place after the weights were saved. None stays at x_t.
+        move: How to leave x_t, which changes the weights it is given in place. None stays at x_t.
         batch: The batch to evaluate.
         perturbed: The point is an ascent point; its loss enters the sharpness gap.
         statistics: Whether this pass counts in BatchNorm's running statistics. None means "if it is

@@ -115,7 +115,7 @@ class Journal:
             self.clean_losses.setdefault(batch, loss.item())
 
     def compare_gradients(self) -> None:
-        """Once all are there: the update that follows needs their place in the caches."""
+        """Once all are there, and before the update: it may write into the last one."""
         if len(self._gradients) == 2:
             self._cosine = cosine(*self._gradients)
         self._gradients = []

@@ -121,7 +121,7 @@ def _two_weight_loss(model: nn.Module) -> Any:
 
 
 def _copies(optimizer: SharpnessAware) -> float:
-    """Weight-sized copies: saved weights (if any probe moved) and the method's vectors."""
+    """Weight-sized copies: moved weights (if any probe moved) and the method's vectors."""
     size = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
     packed = optimizer.state_dict()["sampa"]["method_state"].values()
     vectors = [v for value in packed if isinstance(value, dict) for v in _vectors(value)]

@@ -292,7 +292,8 @@ class Lent(list[Tensor]):
 def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
     buffers = _buffers(weights.memory, v) if isinstance(weights, Lent) else None
-    # In half precision the last few numbers of a tensor round otherwise than the rest of it.
+    # In half precision numbers at the end of a tensor, which fill no vector register of the
+    # processor, round otherwise than the rest of it.
     if buffers is not None and buffers[0].dtype not in LOW_PRECISION and len(set(alphas)) == 1:
         buffers[0].add_(buffers[1], alpha=alphas[0])
         return

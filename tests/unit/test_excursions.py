@@ -23,7 +23,7 @@ from tests.problems import (
     weights_of,
 )
 
-WIDTHS = {"aligned": 16, "unaligned": 5}
+WIDTHS = {"aligned": 16, "aligned in half precision": 32, "unaligned": 5}
 
 
 def mlp(width: int, dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -83,6 +83,53 @@ def test_a_frozen_weight_stays_where_it_is() -> None:
     home = addresses(model)
     away, _ = visits(model)
     assert [a == b for a, b in zip(home, away, strict=True)] == [True, False, False, False]
+
+
+def test_a_weight_of_another_class_moves_in_place() -> None:
+    class Own(nn.Parameter):
+        pass
+
+    model = mlp(16)
+    model[0].bias = Own(model[0].bias.data)
+    home = addresses(model)
+    away, _ = visits(model)
+    assert away == home
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_a_graph_of_another_point_is_refused_and_not_differentiated_wrongly(width: int) -> None:
+    model = mlp(width)
+    kept: list[Tensor] = []
+
+    def loss_fn(batch: Batch) -> Tensor:
+        kept.append(model[0].weight.pow(3).sum())
+        loss = cross_entropy_of(model)(batch)
+        return loss if len(kept) == 1 else loss + kept[0]
+
+    optimizer = sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        optimizer.step(loss_fn, vector_batches(1, dtype=torch.float32)[0])
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_each_group_moves_by_its_own_radius(width: int) -> None:
+    model = mlp(width)
+    before = weights_of(model)
+    groups = [
+        {"params": model[0].parameters(), "rho": 0.0},
+        {"params": model[2].parameters(), "rho": 0.5},
+    ]
+    points: list[list[Tensor]] = []
+
+    def loss_fn(batch: Batch) -> Tensor:
+        points.append(weights_of(model))
+        return cross_entropy_of(model)(batch)
+
+    sampa.SAM(torch.optim.SGD(groups, lr=0.1)).step(
+        loss_fn, vector_batches(1, dtype=torch.float32)[0]
+    )
+    assert same_bits(points[1][:2], before[:2])
+    assert not any(same_bits(a, b) for a, b in zip(points[1][2:], before[2:], strict=True))
 
 
 @pytest.mark.parametrize("in_place", [False, True])

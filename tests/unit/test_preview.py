@@ -14,10 +14,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+import sampa
 from sampa.packing import Packing
 from sampa.preview import borrowed_state, lookahead, set_gradients, take_gradients
 from sampa.vectors import Vector
-from tests.problems import BASES, same_bits, tiny_mlp
+from tests.problems import BASES, cross_entropy_of, same_bits, tiny_mlp, vector_batches
 
 STEPS_BEFORE = [0, 3]  # with lazily made state, and with state that exists
 
@@ -209,6 +210,18 @@ def test_peek_takes_the_options_of_the_group_into_account() -> None:
     g = gradients(model, 9)
     visited = peek(base, model, g)
     assert same_bits(update(base, model, g), visited)
+
+
+def test_state_of_a_parameter_that_was_replaced_does_no_harm() -> None:
+    model = tiny_mlp()
+    base = BASES["sgd-momentum"](model.parameters())
+    optimizer = sampa.SAMPa(base, lam=0.2)
+    for i, batch in enumerate(vector_batches(6)):
+        if i == 2:
+            model[0].bias = nn.Parameter(model[0].bias.detach().clone())
+            base.param_groups[0]["params"][1] = model[0].bias
+        optimizer.step(cross_entropy_of(model), batch)
+    assert len(base.state) == 5
 
 
 def test_state_is_put_back_when_the_step_fails() -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 from sampa.marks import marked
 from sampa.packing import Packing, are_alone
@@ -29,6 +30,7 @@ class Excursions:
 
     def __init__(self) -> None:
         self.copies = 0
+        self._now = 0
 
     @contextmanager
     def to(self, move: Move | None, weights: Weights, packing: Packing) -> Iterator[None]:
@@ -38,14 +40,16 @@ class Excursions:
             return
         with torch.no_grad():
             copy = _copy(weights, packing)
-        self.copies = 1
         way = _in_memory_of(copy, weights) if _may_leave(weights) else _in_place(copy, weights)
+        self._now += 1
+        self.copies = max(self.copies, self._now)
         try:
             with way as lent:
                 with torch.no_grad(), marked("move"):
                     move(lent)
                 yield
         finally:
+            self._now -= 1
             torch.clear_autocast_cache()  # cast copies of the moved weights
 
 
@@ -61,14 +65,17 @@ def _in_memory_of(copy: Vector, weights: Weights) -> Iterator[Lent]:
     """Let the weights lie in the memory of the copy inside the block."""
     entries = zip(weights, copy.borrowed(), strict=True)
     places = [(p, p.data, elsewhere) for p, elsewhere in entries if elsewhere is not None]
+    leaving = [p for p, _, _ in places]
     try:
         for p, _, elsewhere in places:
             p.data = elsewhere
+        increment_version(leaving)  # a graph that was built at x_t would now see other weights
         yield Lent(weights, copy)
     finally:
         with marked("restore"):
             for p, home, _ in places:
                 p.data = home
+            increment_version(leaving)
 
 
 @contextmanager
