@@ -35,7 +35,7 @@ from sampa.marks import marked
 from sampa.noise import derive_seed
 from sampa.options import Options
 from sampa.packing import Packing
-from sampa.preview import clear_gradients, lookahead, momentum, set_gradients
+from sampa.preview import clear_gradients, lookahead, momentum, parameters_of, set_gradients
 from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
 from sampa.vectors import Vector, Weights, scale
@@ -224,7 +224,7 @@ class SharpnessAware(Wrapper):
     # ---- what a step is made of --------------------------------------------------------------
 
     def _weights(self) -> list[Tensor]:
-        return [p for group in self.param_groups for p in group["params"]]
+        return parameters_of(self.base)
 
     def _context(self, weights: list[Tensor], batch: Any) -> Context:
         t = self._progress.updates

@@ -65,7 +65,7 @@ class Layout:
 
     def __init__(self, like: Entries, alignment: int = 1) -> None:
         present = [t for t in like if t is not None]
-        self.pattern: Pattern = tuple(t is not None for t in like)
+        self.pattern = pattern_of(like)
         self.dtype, self.device = present[0].dtype, present[0].device
         self._places: list[tuple[torch.Size, tuple[int, ...], int]] = []
         self.size = 0
@@ -161,6 +161,11 @@ class Packing:
 
     def _like(self, pattern: Pattern) -> Entries:
         return [p if there else None for p, there in zip(self._weights, pattern, strict=True)]
+
+
+def pattern_of(entries: Entries) -> Pattern:
+    """Which of them are there."""
+    return tuple(t is not None for t in entries)
 
 
 def gradient_stride(p: Tensor) -> tuple[int, ...]:

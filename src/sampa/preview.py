@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from sampa.packing import Layout, Packing
 from sampa.probes import Move
-from sampa.vectors import Vector, Weights, pack
+from sampa.vectors import Vector, Weights, copied, pack
 
 
 def lookahead(base: Optimizer, g: Vector) -> Move:
@@ -71,6 +71,11 @@ def momentum(base: Optimizer, weights: Weights) -> Vector | None:
     return Vector(buffers) if any(b is not None for b in buffers) else None
 
 
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """All its parameters, in the order of its groups."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
 def set_gradients(weights: Weights, g: Iterable[Tensor | None]) -> None:
     """Put g where torch optimizers look for gradients."""
     for p, gradient in zip(weights, g, strict=True):
@@ -119,7 +124,7 @@ def _unhooked_step(base: Optimizer) -> None:
 
 def _copied_state(base: Optimizer, columns: dict[str, Vector]) -> defaultdict[Any, Any]:
     done = {
-        key: dict(zip(_parameters(base), column.borrowed(), strict=True))
+        key: dict(zip(parameters_of(base), column.borrowed(), strict=True))
         for key, column in columns.items()
     }
 
@@ -135,18 +140,14 @@ def _copied_state(base: Optimizer, columns: dict[str, Vector]) -> defaultdict[An
 
 def _copied_columns(base: Optimizer, layout: Layout) -> dict[str, Vector]:
     """Copies of the kinds of state that all parameters have in their own shape (momentum)."""
-    present = compress(_parameters(base), layout.pattern)
+    present = compress(parameters_of(base), layout.pattern)
     kept = [base.state.get(p, {}) for p in present]
     columns = {key: [values.get(key) for values in kept] for key in kept[0]}
     return {
-        key: Vector.packed(layout.pack(column))
+        key: copied(column, layout)
         for key, column in columns.items()
         if set(map(type, column)) == {Tensor} and layout.fits(column)
     }
-
-
-def _parameters(base: Optimizer) -> list[Tensor]:
-    return [p for group in base.param_groups for p in group["params"]]
 
 
 def _copied(value: Any) -> Any:

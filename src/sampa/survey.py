@@ -15,6 +15,7 @@ from sampa.checks import described
 from sampa.execution.serial import Serial
 from sampa.losses import Loss
 from sampa.optimizer import SharpnessAware
+from sampa.preview import parameters_of
 from sampa.record import StepRecord
 
 UPDATES = 20  # enough for LookSAM's k = 5 to come round several times
@@ -122,7 +123,7 @@ def _two_weight_loss(model: nn.Module) -> Any:
 
 def _copies(optimizer: SharpnessAware) -> float:
     """Weight-sized copies: moved weights (if any probe moved) and the method's vectors."""
-    size = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
+    size = sum(p.numel() for p in parameters_of(optimizer))
     packed = optimizer.state_dict()["sampa"]["method_state"].values()
     vectors = [v for value in packed if isinstance(value, dict) for v in _vectors(value)]
     kept = sum(t.numel() for v in vectors for t in v if t is not None)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sampa.packing import Buffer, Layout, Packing, Pattern
+from sampa.packing import Buffer, Layout, Packing, Pattern, pattern_of
 from sampa.reductions import LOW_PRECISION, global_norm, inner_product
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
@@ -66,7 +66,7 @@ class Vector:
         """Which entries are there."""
         if self.layout is not None:
             return self.layout.pattern
-        return tuple(t is not None for t in self.tensors)
+        return pattern_of(self.tensors)
 
     def __iter__(self) -> Iterator[Tensor | None]:
         return iter(self.tensors)
@@ -108,16 +108,15 @@ class Vector:
         return {t.untyped_storage().data_ptr() for t in whole if t is not None}
 
 
-def copied(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
-    """A vector of copies of the tensors."""
-    v = pack(tensors, packing)
-    return v if v.layout is not None else v.clone()
+def copied(tensors: Sequence[Tensor | None], layout: Layout | None) -> Vector:
+    """A vector of copies of the tensors: in one buffer if there is a layout, else in pieces."""
+    return Vector(tensors).clone() if layout is None else Vector.packed(layout.pack(tensors))
 
 
 def pack(tensors: Sequence[Tensor | None], packing: Packing) -> Vector:
     """The vector of the tensors: copies in one buffer if that is possible, else themselves."""
-    layout = packing.layout(tuple(t is not None for t in tensors))
-    return Vector(tensors) if layout is None else Vector.packed(layout.pack(tensors))
+    layout = packing.layout(pattern_of(tensors))
+    return Vector(tensors) if layout is None else copied(tensors, layout)
 
 
 def dot(a: Vector, b: Vector) -> float:

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
 from sampa.marks import marked
-from sampa.packing import Packing, are_alone
+from sampa.packing import Packing, are_alone, pattern_of
 from sampa.probes import Move
-from sampa.vectors import Lent, Vector, Weights, copy_
+from sampa.vectors import Lent, Vector, Weights, copied, copy_
 
 
 class Excursions:
@@ -56,8 +56,7 @@ class Excursions:
 def _copy(weights: Weights, packing: Packing) -> Vector:
     """Of those that move."""
     entries = [p if p.requires_grad else None for p in weights]
-    layout = packing.layout_for_weights(tuple(t is not None for t in entries))
-    return Vector(entries).clone() if layout is None else Vector.packed(layout.pack(entries))
+    return copied(entries, packing.layout_for_weights(pattern_of(entries)))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from torch import Tensor
 from sampa.execution.collectives import Groups
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.exchange import Names, require_called, require_complete
-from sampa.packing import gradient_stride
+from sampa.packing import gradient_stride, pattern_of
 from sampa.preview import clear_gradients
 from sampa.vectors import Vector, copied
 
@@ -168,7 +168,7 @@ class NetworkExchange:
             gradients = self._without_unused(gradients, *uses)
         # Copies: views would keep the buckets alive, which the reducer fills again.
         rows = [[g.get(p) for p in evaluator.weights] for g in gradients]
-        vectors = [copied(row, evaluator.packing) for row in rows]
+        vectors = [copied(row, evaluator.packing.layout(pattern_of(row))) for row in rows]
         self._buckets = []
         clear_gradients(evaluator.weights)
         return vectors
