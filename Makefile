@@ -78,10 +78,10 @@ bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hou
 	$(BENCH) --model resnet56 --batch-size 8 --rounds 30 --json $(BENCHED)/resnet56-batch8.json \
 	  --own-cost
 	cp $(BENCHED)/* results/bench/
-	$(BIN)/python benchmarks/performance_tables.py
+	$(BIN)/python tools/performance_tables.py
 
 readme: $(STAMP)  ## write the README's results from what is in results/
-	$(BIN)/python -m sampa.reproduce.readme
+	$(BIN)/python -m sampa.lab.reproduce.readme
 
 clean:  ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov

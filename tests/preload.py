@@ -5,6 +5,6 @@ import torch
 import torch._dynamo  # torch imports it with the first optimizer
 
 import sampa
-import sampa.train.loop  # noqa: F401
+import sampa.lab.training.loop  # noqa: F401
 
 torch.set_num_threads(1)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import sampa
-from sampa.cli import COMMANDS, main
+from sampa.lab.cli import COMMANDS, main
+from sampa.lab.training.recipes import RECIPES
 from sampa.names import find_method
-from sampa.train.recipes import RECIPES
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +174,7 @@ def test_ctrl_c_before_training_begins_is_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sampa.commands.train.configured", interrupted)
+    monkeypatch.setattr("sampa.lab.commands.train.configured", interrupted)
     assert main(["train", "digits-cpu"]) == 130
     assert complaint(capsys) == "sampa train: interrupted"
 
@@ -185,6 +185,6 @@ def test_a_package_that_is_missing_is_one_line(
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("no package x; install it with pip install x")
 
-    monkeypatch.setattr("sampa.commands.train.configured", missing)
+    monkeypatch.setattr("sampa.lab.commands.train.configured", missing)
     assert main(["train", "digits-cpu"]) == 1
     assert complaint(capsys) == "sampa train: no package x; install it with pip install x"

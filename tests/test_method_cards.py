@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sampa
-from sampa.survey import hyperparameters
+from sampa.cost import hyperparameters
 from tests.golden import values
 from tests.test_examples import ROOT, USAGE, Section, execute, sections
 

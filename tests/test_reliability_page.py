@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.stress.page import PAGE, RESULTS, SAID, record, table
+from tools.stress.page import PAGE, RESULTS, SAID, record, table
 
 TESTS = Path(__file__).parent
 

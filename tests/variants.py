@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
-from sampa.vectors import add_
+from sampa.vectors.vector import add_
 from tests.problems import BASES, flat, vector_batches
 
 Sample = tuple[Tensor, Tensor, Tensor]  # inputs, classes, the samples' numbers

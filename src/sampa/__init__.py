@@ -32,21 +32,21 @@ from sampa.catalog import (
     SparseSAM,
     VaSSO,
 )
-from sampa.checks import Rho
-from sampa.directions import Average, Fresh, Residual
 from sampa.execution.distribute import distribute
 from sampa.execution.executor import Executor
-from sampa.execution.parallel import Parallel
+from sampa.execution.layers import ParameterInfo
+from sampa.execution.parallel.executor import Parallel
 from sampa.execution.serial import Serial
-from sampa.geometry import Adaptive, FisherBall, Masked, Only, Sphere
-from sampa.layers import ParameterInfo
 from sampa.losses import Loss, ZeroOneBound
+from sampa.messages import Rho
+from sampa.method import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Rounds, Update
 from sampa.methods.base import MethodDefaults
 from sampa.optimizer import SharpnessAware
 from sampa.options import Options
-from sampa.probes import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Rounds, Update
+from sampa.pieces.directions import Average, Fresh, Residual
+from sampa.pieces.geometry import Adaptive, FisherBall, Masked, Only, Sphere
 from sampa.record import StepRecord
-from sampa.vectors import Vector, add, mix, scale
+from sampa.vectors.vector import Vector, add, mix, scale
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from sampa.cli import main
+from sampa.lab.cli import main
 
 sys.exit(main())

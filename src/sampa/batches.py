@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sampa.checks import require
+from sampa.messages import require
 
 
 def tensors_in(batch: Any) -> Iterator[Tensor]:

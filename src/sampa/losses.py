@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sampa.checks import require, require_choice
+from sampa.messages import require, require_choice
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,24 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from sampa import scaling, states
+from sampa import state_dict as states
 from sampa.batches import batch_size
-from sampa.checks import (
+from sampa.execution import loss_scaling as scaling
+from sampa.execution.evaluate import Answer, Evaluator, LossFn
+from sampa.execution.excursions import Excursions
+from sampa.execution.executor import Executor
+from sampa.execution.layers import Layers
+from sampa.execution.lookahead import (
+    clear_gradients,
+    lookahead,
+    momentum,
+    parameters_of,
+    set_gradients,
+)
+from sampa.execution.profiling import marked
+from sampa.execution.randomness import derive_seed
+from sampa.execution.serial import default_executor
+from sampa.messages import (
     SCHEMA,
     Rho,
     checked_schema,
@@ -26,19 +41,11 @@ from sampa.checks import (
     require_known,
     require_same_settings,
 )
-from sampa.execution.evaluate import Answer, Evaluator, LossFn
-from sampa.execution.excursions import Excursions
-from sampa.execution.executor import Executor
-from sampa.execution.serial import default_executor
-from sampa.layers import Layers
-from sampa.marks import marked
-from sampa.noise import derive_seed
+from sampa.method import HELD, INCOMING, Context, Method, Move, Probe, Update
 from sampa.options import Options
-from sampa.packing import Packing
-from sampa.preview import clear_gradients, lookahead, momentum, parameters_of, set_gradients
-from sampa.probes import HELD, INCOMING, Context, Method, Move, Probe, Update
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
-from sampa.vectors import Vector, Weights, scale
+from sampa.vectors.packing import Packing
+from sampa.vectors.vector import Vector, Weights, scale
 from sampa.wrapper import Wrapper
 
 

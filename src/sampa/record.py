@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Answer
-from sampa.probes import HELD, INCOMING, Batch, Probe
-from sampa.vectors import Vector, cosine
+from sampa.method import HELD, INCOMING, Batch, Probe
+from sampa.vectors.vector import Vector, cosine
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import sampa
+from sampa.method import Rounds
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Rounds
-from sampa.vectors import weighted_sum
+from sampa.vectors.vector import weighted_sum
 from tests.distributed.training import (
     Outcome,
     Run,

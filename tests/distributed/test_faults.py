@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import sampa
+from sampa.method import Rounds
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Rounds
 from tests.distributed.failing import messages, rank
 from tests.distributed.training import Run, Session, cross_entropy
 from tests.problems import Batch, small_net

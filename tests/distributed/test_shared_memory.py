@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import sampa
-from sampa.execution import shared_memory
-from sampa.execution.network import NetworkExchange
-from sampa.execution.shared import SharedMemoryExchange
+from sampa.execution.parallel import shared_memory
+from sampa.execution.parallel.network import NetworkExchange
+from sampa.execution.parallel.shared import SharedMemoryExchange
 from tests.distributed.training import Outcome, Run, Session, cross_entropy, differences, serial
 from tests.problems import Batch
 from tests.ranks import collect_ranks, run_ranks

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.execution.branch_model import confine_to_branch
-from sampa.execution.collectives import Groups, open_mesh
+from sampa.execution.parallel.groups import Groups, open_mesh
+from sampa.execution.parallel.model import confine_to_branch
+from sampa.method import Rounds
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Rounds
-from sampa.vectors import mix
+from sampa.vectors.vector import mix
 from tests.distributed.training import Run, Session, differences, net_without_noise, train
 from tests.problems import image_batches
 from tests.ranks import collect_ranks, run_ranks

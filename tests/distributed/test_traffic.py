@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import sampa
-from sampa.execution.collectives import Traffic
+from sampa.execution.parallel.groups import Traffic
 from tests.distributed.training import Run, Session, net_without_noise
 from tests.ranks import run_ranks
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import sampa
-from sampa.geometry import every_parameter
+from sampa.pieces.geometry import every_parameter
 from tests.golden import values
 from tests.golden.test_golden import ROWS as CORE_ROWS
 from tests.golden.test_golden import Row, assert_golden

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import sampa
-from sampa.geometry import every_parameter
+from sampa.pieces.geometry import every_parameter
 from tests.problems import BASES, flat
 from tests.variants import (
     BATCHES,

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import sampa
-from sampa.combines import SurrogateGap
 from sampa.methods.sam import ReuseFlatDirection
-from sampa.vectors import dot
+from sampa.pieces.combines import SurrogateGap
+from sampa.vectors.vector import dot
 from tests.problems import QUADRATIC_BATCHES, Quadratic, flat, sgd, trajectory
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import sampa
-from sampa.reproduce.theory import NO_BATCH, Problem
+from sampa.lab.reproduce.theory import NO_BATCH, Problem
 from tests.problems import watched
 
 STEPS = 25

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sampa.train import checkpoint
+from sampa.lab.training import checkpoint
 from tests.ranks import run_ranks
-from tests.stress.fuzz import run, trial
-from tests.stress.mutations import Payload
-from tests.stress.targets import checkpoints
+from tools.stress.fuzz import run, trial
+from tools.stress.mutations import Payload
+from tools.stress.targets import checkpoints
 
 
 @pytest.mark.dist
@@ -40,7 +40,7 @@ def unpickled() -> list[str]:
     import pickle
     import tempfile
 
-    from tests.stress.guard import Guard
+    from tools.stress.guard import Guard
 
     guard = Guard()
     content = pickle.dumps(Payload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stress.kill import kill, summarize
+from tools.stress.kill import kill, summarize
 
 pytestmark = pytest.mark.dist
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stress.peers import peers, summarize
+from tools.stress.peers import peers, summarize
 
 pytestmark = pytest.mark.dist
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress.outcomes import differences, everything, reference
-from tests.stress.sessions import session
-from tests.stress.watch import Blow
-from tests.train.runs import tiny_run
+from tests.lab.training.runs import tiny_run
+from tools.stress.outcomes import differences, everything, reference
+from tools.stress.sessions import session
+from tools.stress.watch import Blow
 
 pytestmark = pytest.mark.dist
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import sampa
-from sampa.combines import Mix, SurrogateGap, replace
 from sampa.methods.sam import ReuseFlatDirection, SAMMethod
-from sampa.vectors import Vector, add, dot, mix, orthogonal_part, scale
+from sampa.pieces.combines import Mix, SurrogateGap, replace
+from sampa.vectors.vector import Vector, add, dot, mix, orthogonal_part, scale
 from tests.problems import flat
 from tests.variants import BATCHES, normalized_mlp, run, vector
 

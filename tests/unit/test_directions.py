@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sampa
-from sampa.vectors import Vector, add, scale
+from sampa.vectors.vector import Vector, add, scale
 from tests.variants import vector
 
 generator = torch.Generator().manual_seed(0)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import sampa
 from sampa.execution.excursions import Excursions
-from sampa.packing import Packing
-from sampa.vectors import Weights
+from sampa.vectors.packing import Packing
+from sampa.vectors.vector import Weights
 from tests.problems import (
     BASES,
     METHODS,

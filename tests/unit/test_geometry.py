@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.geometry import along, every_parameter, is_not_normalization, is_weight
-from sampa.vectors import Vector
+from sampa.pieces.geometry import along, every_parameter, is_not_normalization, is_weight
+from sampa.vectors.vector import Vector
 from tests.problems import BASES
 from tests.variants import (
     BATCHES,

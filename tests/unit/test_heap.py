@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import resource, sys, torch
-from sampa.heap import keep_freed_memory
+from sampa.lab.heap import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from sampa.layers import Layers, is_normalization
+from sampa.execution.layers import Layers, is_normalization
 from tests.variants import batch_norm_mlp
 
 INPUT = torch.randn(5, 4, dtype=torch.float64)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import sampa
-from sampa import masks
-from sampa.vectors import Vector
+from sampa.vectors import masks
+from sampa.vectors.vector import Vector
 from tests.problems import BASES, flat
 from tests.variants import (
     BATCHES,

@@ -8,11 +8,13 @@ import sys
 import pytest
 import torch
 
-from sampa.noise import derive_seed, seeded
+from sampa.execution.randomness import derive_seed, seeded
 
 
 def test_the_same_key_gives_the_same_seed_in_another_process() -> None:
-    code = "from sampa.noise import derive_seed; print(derive_seed(3, 'probe', 1, 0))"
+    code = (
+        "from sampa.execution.randomness import derive_seed; print(derive_seed(3, 'probe', 1, 0))"
+    )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(other.stdout) == derive_seed(3, "probe", 1, 0)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 import sampa
-from sampa.norm_stats import frozen_statistics
+from sampa.execution.batch_norm import frozen_statistics
 from tests.problems import METHODS, Batch, cross_entropy_of, flat, sgd, vector_batches
 
 BATCHES = vector_batches(5)

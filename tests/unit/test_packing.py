@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.packing import LARGEST_KEPT, MOST_KEPT, Packing
-from sampa.vectors import Vector, add, dot, mix, multiply, pack, scale
+from sampa.vectors.packing import LARGEST_KEPT, MOST_KEPT, Packing
+from sampa.vectors.vector import Vector, add, dot, mix, multiply, pack, scale
 
 
 def weights(dtype: torch.dtype = torch.float32) -> list[Tensor]:

@@ -15,9 +15,9 @@ from torch.optim.optimizer import (
 )
 
 import sampa
-from sampa.packing import Packing
-from sampa.preview import borrowed_state, lookahead, set_gradients, take_gradients
-from sampa.vectors import Vector
+from sampa.execution.lookahead import borrowed_state, lookahead, set_gradients, take_gradients
+from sampa.vectors.packing import Packing
+from sampa.vectors.vector import Vector
 from tests.problems import BASES, cross_entropy_of, same_bits, tiny_mlp, vector_batches
 
 STEPS_BEFORE = [0, 3]  # with lazily made state, and with state that exists

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from sampa import scaling
+from sampa.execution import loss_scaling as scaling
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sampa
-from sampa.schedules import Always, Coin, Every, LargeGradient, Probability
+from sampa.pieces.when import Always, Coin, Every, LargeGradient, Probability
 from tests.problems import BASES, flat
 from tests.variants import (
     BATCHES,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.reductions import global_norm
-from sampa.vectors import Vector, add, add_, copy_, cosine, dot, mix, scale
+from sampa.vectors.reductions import global_norm
+from sampa.vectors.vector import Vector, add, add_, copy_, cosine, dot, mix, scale
 
 
 def tensor(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -28,10 +28,10 @@ from sampa.catalog.perturbations import (
     SparseSAM,
     VaSSO,
 )
-from sampa.directions import Average
-from sampa.geometry import Adaptive
 from sampa.losses import ZeroOneBound
 from sampa.optimizer import SharpnessAware
+from sampa.pieces.directions import Average
+from sampa.pieces.geometry import Adaptive
 
 __all__ = [
     "AESAM",

@@ -6,11 +6,11 @@ from typing import Unpack
 
 from torch.optim import Optimizer
 
-from sampa.checks import Rho, require
-from sampa.combines import Mix, SurrogateGap
+from sampa.messages import Rho, require
 from sampa.methods.sam import RadiusFromRate, SAMMethod, WSAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.options import Options
+from sampa.pieces.combines import Mix, SurrogateGap
 
 
 def GradNormPenalty(

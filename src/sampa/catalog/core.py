@@ -8,13 +8,9 @@ from typing import Literal, Unpack
 from torch.optim import Optimizer
 
 from sampa.batches import MicroBatches
-from sampa.checks import Rho
-from sampa.directions import Direction, Fresh
-from sampa.geometry import (
-    Geometry,
-    Sphere,
-)
 from sampa.losses import Objective
+from sampa.messages import Rho
+from sampa.method import Context
 from sampa.methods.base import BaseMethod
 from sampa.methods.different_batches import SAMdbMethod
 from sampa.methods.naive import (
@@ -26,8 +22,12 @@ from sampa.methods.sam import SAMMethod
 from sampa.methods.sampa import OptGDMethod, SAMPaMethod
 from sampa.optimizer import SharpnessAware
 from sampa.options import Options
-from sampa.probes import Context
-from sampa.vectors import Vector
+from sampa.pieces.directions import Direction, Fresh
+from sampa.pieces.geometry import (
+    Geometry,
+    Sphere,
+)
+from sampa.vectors.vector import Vector
 
 
 def Base(base: Optimizer, **options: Unpack[Options]) -> SharpnessAware:

@@ -8,15 +8,15 @@ from typing import Literal, Unpack
 
 from torch.optim import Optimizer
 
-from sampa.checks import Rho, require
-from sampa.combines import Combine, Mix, replace
+from sampa.messages import Rho, require
+from sampa.method import Context
 from sampa.methods.esam import ESAMMethod
 from sampa.methods.sam import ReuseFlatDirection, SAMMethod
 from sampa.methods.trajectory import MESAMethod, SAFMethod
 from sampa.optimizer import SharpnessAware
 from sampa.options import Options
-from sampa.probes import Context
-from sampa.schedules import Coin, Every, LargeGradient, Probability
+from sampa.pieces.combines import Combine, Mix, replace
+from sampa.pieces.when import Coin, Every, LargeGradient, Probability
 
 
 def LookSAM(

@@ -8,20 +8,9 @@ from torch.optim import Optimizer
 
 from sampa.batches import MicroBatches
 from sampa.catalog.core import SAM
-from sampa.checks import Rho, require
-from sampa.directions import Average, Residual
-from sampa.geometry import (
-    Adaptive,
-    FisherBall,
-    Geometry,
-    Only,
-    Sphere,
-    every_parameter,
-    is_normalization,
-    is_weight,
-)
-from sampa.layers import Selection
+from sampa.execution.layers import Selection
 from sampa.losses import ZeroOneBound
+from sampa.messages import Rho, require
 from sampa.methods.async_sam import AsyncSAMMethod
 from sampa.methods.multi_step import MultiStepSAMMethod
 from sampa.methods.naive import (
@@ -32,6 +21,17 @@ from sampa.methods.shards import MicroBatchSAMMethod
 from sampa.methods.sparse import Score, SparseSAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.options import Options
+from sampa.pieces.directions import Average, Residual
+from sampa.pieces.geometry import (
+    Adaptive,
+    FisherBall,
+    Geometry,
+    Only,
+    Sphere,
+    every_parameter,
+    is_normalization,
+    is_weight,
+)
 
 
 def ASAM(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from sampa.checks import require
-from sampa.execution.collectives import is_distributed
 from sampa.execution.executor import Executor, launched_world_size
-from sampa.execution.parallel import Parallel
+from sampa.execution.parallel.executor import Parallel
+from sampa.execution.parallel.groups import is_distributed
 from sampa.execution.serial import Serial
+from sampa.messages import require
 
 
 def distribute(

@@ -12,16 +12,16 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
+from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
 from sampa.execution.excursions import Excursions
-from sampa.layers import Layers
+from sampa.execution.layers import Layers
+from sampa.execution.lookahead import clear_gradients, take_gradients
+from sampa.execution.profiling import marked
+from sampa.execution.randomness import seeded
 from sampa.losses import Loss, checked_loss
-from sampa.marks import marked
-from sampa.noise import seeded
-from sampa.norm_stats import evaluation_mode, frozen_statistics
-from sampa.packing import Packing
-from sampa.preview import clear_gradients, take_gradients
-from sampa.probes import Batch, Probe
-from sampa.vectors import Vector, Weights, copy_, restrict
+from sampa.method import Batch, Probe
+from sampa.vectors.packing import Packing
+from sampa.vectors.vector import Vector, Weights, copy_, restrict
 
 LossFn = Callable[[Any], Tensor | Loss]
 

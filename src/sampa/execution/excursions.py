@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from sampa.marks import marked
-from sampa.packing import Packing, are_alone, pattern_of
-from sampa.probes import Move
-from sampa.vectors import Lent, Vector, Weights, copied, copy_
+from sampa.execution.profiling import marked
+from sampa.method import Move
+from sampa.vectors.packing import Packing, are_alone, pattern_of
+from sampa.vectors.vector import Lent, Vector, Weights, copied, copy_
 
 
 class Excursions:

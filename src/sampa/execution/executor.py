@@ -11,8 +11,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
-from sampa.probes import Round
-from sampa.vectors import Weights
+from sampa.method import Round
+from sampa.vectors.vector import Weights
 
 
 class Executor(Protocol):

@@ -9,8 +9,8 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
 from sampa.execution.executor import Executor, launched_world_size, shard_sampler
-from sampa.probes import Round
-from sampa.vectors import Weights
+from sampa.method import Round
+from sampa.vectors.vector import Weights
 
 
 class Serial:

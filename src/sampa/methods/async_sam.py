@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sampa.batches import first_samples
-from sampa.checks import Rho, require, require_choice
-from sampa.geometry import Geometry, Sphere
+from sampa.messages import Rho, require, require_choice
+from sampa.method import HELD, INCOMING, Context, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
 from sampa.methods.sampa import HeldGradient
-from sampa.probes import HELD, INCOMING, Context, Probe, Rounds, Update
+from sampa.pieces.geometry import Geometry, Sphere
 
 
 @dataclass(frozen=True)

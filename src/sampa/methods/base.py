@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sampa.checks import Rho
-from sampa.probes import Context, Probe, Rounds, Update
+from sampa.messages import Rho
+from sampa.method import Context, Probe, Rounds, Update
 
 
 @dataclass(frozen=True)

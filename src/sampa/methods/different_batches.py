@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sampa.checks import Rho, require_choice
-from sampa.geometry import Geometry, Sphere
+from sampa.messages import Rho, require_choice
+from sampa.method import HELD, INCOMING, Context, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import HELD, INCOMING, Context, Probe, Rounds, Update
+from sampa.pieces.geometry import Geometry, Sphere
 
 
 @dataclass(frozen=True)

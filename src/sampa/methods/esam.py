@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from sampa.batches import samples
-from sampa.checks import Rho, require, require_choice
-from sampa.geometry import along
 from sampa.losses import Loss
-from sampa.masks import random_scores
+from sampa.messages import Rho, require, require_choice
+from sampa.method import Context, Move, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Context, Move, Probe, Rounds, Update
-from sampa.vectors import Vector, multiply, restrict
+from sampa.pieces.geometry import along
+from sampa.vectors.masks import random_scores
+from sampa.vectors.vector import Vector, multiply, restrict
 
 ALL_SAMPLES = 0.99  # the authors' code selects no samples from this γ on
 

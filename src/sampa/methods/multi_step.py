@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sampa.checks import Rho, require
+from sampa.messages import Rho, require
+from sampa.method import Context, Move, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Context, Move, Probe, Rounds, Update
-from sampa.vectors import Vector, Weights, add, add_, scale
+from sampa.vectors.vector import Vector, Weights, add, add_, scale
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from typing import Literal
 
 import torch
 
-from sampa.checks import Rho, require_choice
-from sampa.geometry import Geometry, Sphere, along
+from sampa.messages import Rho, require_choice
+from sampa.method import Context, Move, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
 from sampa.methods.sampa import HeldGradient
-from sampa.probes import Context, Move, Probe, Rounds, Update
-from sampa.vectors import Vector, Weights, add, restrict_to
+from sampa.pieces.geometry import Geometry, Sphere, along
+from sampa.vectors.vector import Vector, Weights, add, restrict_to
 
 
 def gaussian_direction(context: Context) -> Vector:

@@ -19,16 +19,24 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sampa.checks import Rho, require
-from sampa.combines import Combine
-from sampa.combines import replace as replace_gradient
-from sampa.directions import Direction, Fresh
-from sampa.geometry import Geometry, Sphere
 from sampa.losses import Objective
+from sampa.messages import Rho, require
+from sampa.method import Context, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Context, Probe, Rounds, Update
-from sampa.schedules import Always, Numbers, Policy
-from sampa.vectors import Vector, Weights, add, add_, each_tensor, orthogonal_part, restrict_to
+from sampa.pieces.combines import Combine
+from sampa.pieces.combines import replace as replace_gradient
+from sampa.pieces.directions import Direction, Fresh
+from sampa.pieces.geometry import Geometry, Sphere
+from sampa.pieces.when import Always, Numbers, Policy
+from sampa.vectors.vector import (
+    Vector,
+    Weights,
+    add,
+    add_,
+    each_tensor,
+    orthogonal_part,
+    restrict_to,
+)
 
 
 @dataclass(frozen=True)

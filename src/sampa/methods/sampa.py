@@ -25,13 +25,13 @@ from itertools import chain, zip_longest
 from typing import Literal
 
 from sampa.batches import MicroBatches, shard, shares
-from sampa.checks import Rho, require, require_choice, require_number
-from sampa.directions import Direction, Fresh
-from sampa.geometry import Geometry, Sphere
 from sampa.losses import Objective
+from sampa.messages import Rho, require, require_choice, require_number
+from sampa.method import HELD, Context, Move, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import HELD, Context, Move, Probe, Rounds, Update
-from sampa.vectors import Vector, mix, weighted_sum
+from sampa.pieces.directions import Direction, Fresh
+from sampa.pieces.geometry import Geometry, Sphere
+from sampa.vectors.vector import Vector, mix, weighted_sum
 
 
 @dataclass(frozen=True)

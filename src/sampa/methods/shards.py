@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sampa.batches import MicroBatches, shard, shares
-from sampa.checks import Rho
-from sampa.geometry import Geometry, Sphere
+from sampa.messages import Rho
+from sampa.method import Context, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Context, Probe, Rounds, Update
-from sampa.vectors import weighted_sum
+from sampa.pieces.geometry import Geometry, Sphere
+from sampa.vectors.vector import weighted_sum
 
 
 @dataclass(frozen=True)

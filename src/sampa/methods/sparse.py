@@ -21,13 +21,13 @@ from typing import Any, Literal
 
 import torch
 
-from sampa import masks
 from sampa.batches import samples
-from sampa.checks import Rho, require, require_choice
-from sampa.geometry import Masked
+from sampa.messages import Rho, require, require_choice
+from sampa.method import Context, Probe, Round, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Context, Probe, Round, Rounds, Update
-from sampa.vectors import Vector, add
+from sampa.pieces.geometry import Masked
+from sampa.vectors import masks
+from sampa.vectors.vector import Vector, add
 
 Score = Literal["gradient", "weight", "random"]
 SCORES = ("gradient", "weight", "random")

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sampa.checks import require
-from sampa.directions import moving_average
 from sampa.losses import Loss, distillation
+from sampa.messages import require
+from sampa.method import Context, Move, Probe, Rounds, Update
 from sampa.methods.base import MethodDefaults
-from sampa.probes import Context, Move, Probe, Rounds, Update
-from sampa.vectors import Vector, Weights, copy_
+from sampa.pieces.directions import moving_average
+from sampa.vectors.vector import Vector, Weights, copy_
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""Peek: where the base optimizer would step with a gradient, without stepping.
+
+y_{t+1} = ModelUpdate_{m_t}(x_t, g)   (Algorithm 2), with m_t (momentum, Adam's moments, step
+counter) left untouched bit for bit. It works for any torch optimizer: `step` runs on a copy of its
+state, and the copy is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import compress
+from typing import Any
+
+import torch.optim.optimizer as torch_optimizer
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from sampa.method import Move
+from sampa.vectors.packing import Layout, Packing
+from sampa.vectors.vector import Vector, Weights, copied, pack
+
+
+def lookahead(base: Optimizer, g: Vector) -> Move:
+    """The move from x_t to y_{t+1} = Peek(x_t, g)."""
+
+    def move(weights: Weights) -> None:
+        # A step may write into its gradients (foreach SGD with Nesterov does): hand it a copy.
+        copy = g.clone()
+        set_gradients(weights, copy.borrowed())
+        with borrowed_state(base, g.layout):
+            _unhooked_step(base)
+        clear_gradients(weights)
+
+    return move
+
+
+@contextmanager
+def borrowed_state(base: Optimizer, layout: Layout | None = None) -> Iterator[None]:
+    """Let `base` work on a copy of its state and options, then give it back the original.
+
+    Args:
+        base: The optimizer.
+        layout: Of its gradients: what it keeps in their shape is copied in one go.
+    """
+    state, groups = base.state, base.param_groups
+    options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+    columns = {} if layout is None else _copied_columns(base, layout)  # lent until the block ends
+    base.state = _copied_state(base, columns)
+    for group, saved in zip(groups, options, strict=True):
+        group.update(_copied(saved))
+    try:
+        yield
+    finally:
+        base.state = state
+        for group, saved in zip(groups, options, strict=True):
+            for key in group.keys() - saved.keys() - {"params"}:
+                del group[key]
+            group.update(saved)
+
+
+def momentum(base: Optimizer, weights: Weights) -> Vector | None:
+    """The momentum buffer (SGD, RMSprop) or first moment (Adam and kin); None if it has none."""
+    buffers = [
+        base.state.get(p, {}).get("momentum_buffer", base.state.get(p, {}).get("exp_avg"))
+        if p.requires_grad
+        else None
+        for p in weights
+    ]
+    return Vector(buffers) if any(b is not None for b in buffers) else None
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """All its parameters, in the order of its groups."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def set_gradients(weights: Weights, g: Iterable[Tensor | None]) -> None:
+    """Put g where torch optimizers look for gradients."""
+    for p, gradient in zip(weights, g, strict=True):
+        p.grad = gradient
+
+
+def clear_gradients(weights: Weights) -> None:
+    """Leave no gradient behind."""
+    for p in weights:
+        p.grad = None
+
+
+def take_gradients(weights: Weights, packing: Packing) -> Vector:
+    """The gradients that a backward pass left, taken away from the parameters.
+
+    Raises:
+        RuntimeError: If one of them is sparse.
+    """
+    gradients = [p.grad for p in weights]
+    clear_gradients(weights)
+    if any(t is not None and t.is_sparse for t in gradients):
+        raise RuntimeError(
+            "gradients must be dense, got a sparse one: norms and moves over all weights would "
+            "fill it anyway; build the layer with sparse=False"
+        )
+    return pack(gradients, packing)
+
+
+def _unhooked_step(base: Optimizer) -> None:
+    """`base.step()` without step hooks and schedulers' counters: a lookahead is not a step."""
+    hooks = [
+        (base, "_optimizer_step_pre_hooks"),
+        (base, "_optimizer_step_post_hooks"),
+        (torch_optimizer, "_global_optimizer_pre_hooks"),
+        (torch_optimizer, "_global_optimizer_post_hooks"),
+    ]
+    saved = [getattr(owner, name) for owner, name in hooks]
+    for owner, name in hooks:
+        setattr(owner, name, OrderedDict())
+    try:
+        type(base).step(base)  # a scheduler patches the instance
+    finally:
+        for (owner, name), value in zip(hooks, saved, strict=True):
+            setattr(owner, name, value)
+
+
+def _copied_state(base: Optimizer, columns: dict[str, Vector]) -> defaultdict[Any, Any]:
+    done = {
+        key: dict(zip(parameters_of(base), column.borrowed(), strict=True))
+        for key, column in columns.items()
+    }
+
+    def copy_of(p: Tensor, key: str, value: Any) -> Any:
+        lent = done.get(key, {}).get(p)  # a parameter that was replaced may have left its state
+        return _copied(value) if lent is None else lent
+
+    return defaultdict(
+        dict,
+        {p: {k: copy_of(p, k, v) for k, v in values.items()} for p, values in base.state.items()},
+    )
+
+
+def _copied_columns(base: Optimizer, layout: Layout) -> dict[str, Vector]:
+    """Copies of the kinds of state that all parameters have in their own shape (momentum)."""
+    present = compress(parameters_of(base), layout.pattern)
+    kept = [base.state.get(p, {}) for p in present]
+    columns = {key: [values.get(key) for values in kept] for key in kept[0]}
+    return {
+        key: copied(column, layout)
+        for key, column in columns.items()
+        if set(map(type, column)) == {Tensor} and layout.fits(column)
+    }
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, nn.Parameter):  # some optimizers keep a reference to a weight: not state
+        return value
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {k: _copied(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(v) for v in value)
+    return value

@@ -1,0 +1,1 @@
+"""Several ranks: who answers which probe, and how gradients travel."""

@@ -1,0 +1,76 @@
+"""What an exchange of gradients between ranks does, whichever way they travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from sampa.execution.evaluate import Evaluator
+from sampa.vectors.vector import Vector
+
+Names = Mapping[Tensor, str]
+"""The name of each parameter of the model."""
+
+
+class Exchange(Protocol):
+    """Gives every rank the gradient of every branch, bit for bit."""
+
+    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
+        """Get ready for one backward pass.
+
+        Args:
+            gathers: Whether branches answer different probes.
+            averages: Whether the data ranks of this branch share their gradient.
+            mark: A number that travels with the loss where branches gather: the batch's.
+        """
+        ...
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether gradients travel at all in this pass."""
+        ...
+
+    def announce(self, loss: Tensor) -> None:
+        """Tell the other ranks the loss, before the backward pass that it overlaps with."""
+        ...
+
+    def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
+        """The gradients of the first `branches` branches, taken away from the parameters."""
+        ...
+
+    def losses(self, branches: int) -> list[Tensor]:
+        """The losses that the first `branches` branches announced."""
+        ...
+
+    def marks(self) -> list[list[float]]:
+        """The mark of every rank, after `losses`: for each branch, those of its data ranks."""
+        ...
+
+
+def require_complete(names: Names, unused: Sequence[Tensor]) -> None:
+    """Refuse to go on with a gradient of which others expect more.
+
+    Raises:
+        RuntimeError: Naming the first parameter without a gradient.
+    """
+    if unused:
+        raise RuntimeError(
+            f"no gradient arrived for {names[unused[0]]!r} and {len(unused) - 1} other "
+            "parameters; if they do not take part in every pass, use "
+            "sampa.distribute(model, find_unused_parameters=True)"
+        )
+
+
+def require_called(was_called: bool) -> None:
+    """Refuse to wait for an exchange that this rank does not make.
+
+    Raises:
+        RuntimeError: If the model that exchanges gradients was not called.
+    """
+    if not was_called:
+        raise RuntimeError(
+            "no gradient was exchanged: loss_fn must call executor.model, not the model that "
+            "was passed to distribute"
+        )

@@ -1,0 +1,206 @@
+"""The exchange of gradients over a network, inside DDP's communication hook.
+
+torch's reducer buckets the gradients and calls the hook for each bucket while backward still runs,
+so all but the last exchange is hidden. Gradients are gathered whole, never summed: every rank then
+holds every branch's gradient bit for bit, and λ = 0 is nothing special.
+"""
+
+# No deferred annotations here: DDP compares those of its hook with the real types.
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sampa.execution.evaluate import Evaluator
+from sampa.execution.lookahead import clear_gradients
+from sampa.execution.parallel.exchange import Names, require_called, require_complete
+from sampa.execution.parallel.groups import Groups
+from sampa.vectors.packing import gradient_stride, pattern_of
+from sampa.vectors.vector import Vector, copied
+
+Gradients = dict[Tensor, Tensor]
+"""The gradient of each parameter that took part in a pass."""
+
+
+@dataclass
+class Bucket:
+    """A flat piece of the gradient on its way to the other ranks."""
+
+    parameters: list[Tensor]
+    strides: list[tuple[int, ...]]
+    buffer: Tensor
+    averaging: dist.Work | None
+    gathering: dist.Work | None = None
+    rows: Tensor | None = None  # one row per branch
+
+    def gradients(self, branch: int) -> Gradients:
+        """The gradient of each parameter as computed by `branch`, as views of the bucket."""
+        assert self.rows is not None
+        flat = self.rows[branch]
+        views, offset = [], flat.storage_offset()
+        for p, stride in zip(self.parameters, self.strides, strict=True):
+            views.append(flat.as_strided(p.shape, stride, offset))
+            offset += p.numel()
+        return dict(zip(self.parameters, views, strict=True))
+
+
+class UsedParameters:
+    """Notes which parameters get a gradient in a backward pass.
+
+    DDP fills in zeros where a parameter took no part, and a base optimizer treats "zero" and "none"
+    differently (weight decay, momentum); in one process it is none.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self._trainable = [p for p in parameters if p.requires_grad]
+        self._used: set[Tensor] = set()
+        for p in self._trainable:
+            p.register_post_accumulate_grad_hook(self._note)
+
+    def _note(self, p: Tensor) -> None:
+        if p.grad is not None:  # a function may give no gradient to a parameter in its graph
+            self._used.add(p)
+
+    def forget(self) -> None:
+        self._used.clear()
+
+    def unused(self) -> list[Tensor]:
+        return [p for p in self._trainable if p.requires_grad and p not in self._used]
+
+    def bitmap(self) -> Tensor:
+        """1 where a parameter was used, in an order that all ranks share."""
+        used = [p in self._used for p in self._trainable]
+        return torch.tensor(used, dtype=torch.uint8, device=self._trainable[0].device)
+
+    def select(self, bitmap: Tensor) -> set[Tensor]:
+        """The parameters that a bitmap marks."""
+        return {p for p, used in zip(self._trainable, bitmap.tolist(), strict=True) if used}
+
+
+class GatheredLosses:
+    """The loss of each branch, averaged over its data ranks, and every rank's mark."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._dtype = torch.float64
+        self._gathering: tuple[Tensor, dist.Work] | None = None
+        self.marks = torch.zeros(groups.branches, groups.data_ranks)
+
+    def announce(self, loss: Tensor, mark: float | None) -> None:
+        self._dtype = loss.dtype
+        header = loss.detach().double().reshape(1)
+        if mark is not None:
+            header = torch.cat([header, header.new_tensor([mark])])
+        self._gathering = self._groups.gather_headers(header)
+
+    def wait(self, branches: int) -> list[Tensor]:
+        assert self._gathering is not None
+        rows, work = self._gathering
+        self._groups.wait(work)
+        self.marks = rows[..., -1]
+        return list(rows[..., :1].mean(dim=(1, 2)).to(self._dtype)[:branches])
+
+
+class NetworkExchange:
+    """Averages over data ranks and gathers over branches, bucket by bucket, in a fixed order."""
+
+    def __init__(self, groups: Groups, names: Names, *, use_varies: bool) -> None:
+        self._names = names
+        self._used = UsedParameters(names)
+        self._groups = groups
+        self._use_varies = use_varies
+        self._buckets: list[Bucket] = []
+        self._gathers = self._averages = False
+        self._mark = 0.0
+        self._losses = GatheredLosses(groups)
+        self._strides: dict[Tensor, tuple[int, ...]] = {}
+
+    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
+        self._buckets = []
+        self._mark = mark
+        self._gathers, self._averages = gathers, averages
+        self._used.forget()
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._gathers or self._averages
+
+    def announce(self, loss: Tensor) -> None:
+        self._losses.announce(loss, self._mark if self._gathers else None)
+
+    def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        """DDP's communication hook. It never blocks on this bucket's own exchange."""
+        buffer = bucket.buffer()
+        averaging = self._groups.average_over_data(buffer) if self._averages else None
+        # A gather waits for its average. It is started here, in bucket order, not in a callback:
+        # two buckets' callbacks may run in another order on another rank.
+        if self._buckets:
+            self._start_gather(self._buckets[-1])
+        parameters = bucket.parameters()
+        strides = [self._stride(p) for p in parameters]
+        self._buckets.append(Bucket(parameters, strides, buffer, averaging))
+        if averaging is None:
+            self._start_gather(self._buckets[-1])
+        # The reducer need not wait: `collect` does.
+        done: torch.futures.Future[Tensor] = torch.futures.Future(
+            devices=[buffer.device] if buffer.is_cuda else None
+        )
+        done.set_result(buffer)
+        return done
+
+    def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
+        require_complete(self._names, [] if self._use_varies else self._used.unused())
+        require_called(bool(self._buckets))
+        uses = self._groups.gather_headers(self._used.bitmap()) if self._use_varies else None
+        for bucket in self._buckets:
+            self._start_gather(bucket)
+        for bucket in self._buckets:
+            if bucket.gathering is not None:
+                self._groups.wait(bucket.gathering)
+        gradients = [
+            {p: g for bucket in self._buckets for p, g in bucket.gradients(branch).items()}
+            for branch in range(branches)
+        ]
+        if uses is not None:
+            gradients = self._without_unused(gradients, *uses)
+        # Copies: views would keep the buckets alive, which the reducer fills again.
+        rows = [[g.get(p) for p in evaluator.weights] for g in gradients]
+        vectors = [copied(row, evaluator.packing.layout(pattern_of(row))) for row in rows]
+        self._buckets = []
+        clear_gradients(evaluator.weights)
+        return vectors
+
+    def losses(self, branches: int) -> list[Tensor]:
+        return self._losses.wait(branches)
+
+    def marks(self) -> list[list[float]]:
+        return self._losses.marks.tolist()
+
+    def _without_unused(
+        self, gradients: list[Gradients], uses: Tensor, work: dist.Work
+    ) -> list[Gradients]:
+        """Drop the zeros of parameters that none of the branch's data ranks used."""
+        self._groups.wait(work)
+        used = [self._used.select(bitmap) for bitmap in uses.amax(dim=1)[: len(gradients)]]
+        return [
+            {p: g for p, g in whole.items() if p in present}
+            for whole, present in zip(gradients, used, strict=True)
+        ]
+
+    def _start_gather(self, bucket: Bucket) -> None:
+        if bucket.rows is not None:
+            return
+        if bucket.averaging is not None:
+            self._groups.wait(bucket.averaging)
+        if self._gathers:
+            bucket.rows, bucket.gathering = self._groups.gather_branches(bucket.buffer)
+        else:
+            bucket.rows = bucket.buffer.unsqueeze(0)
+
+    def _stride(self, p: Tensor) -> tuple[int, ...]:
+        if p not in self._strides:
+            self._strides[p] = gradient_stride(p)
+        return self._strides[p]

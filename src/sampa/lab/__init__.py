@@ -1,0 +1,1 @@
+"""The laboratory: training, experiments, reports. What it needs comes with extras."""

@@ -1,0 +1,142 @@
+"""Interleaved steps: every contender makes a turn in every round, and ratios are paired by round.
+
+The machine may be shared: what slows one turn slows its neighbours too, so a ratio within a round
+is worth more than two averages.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+
+from sampa.execution.parallel.executor import Parallel
+from sampa.execution.parallel.groups import Traffic
+from sampa.lab.bench.contenders import Bench, Contender, MethodStep, Place, Step, contenders
+from sampa.lab.bench.problems import Problem
+
+WARM_UP = 1  # rounds; each turn has a step that is not timed besides
+
+Seconds = dict[str, list[float]]
+"""The time of a step for each contender, one entry per round."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a step does, exactly; the mean where a method's steps differ.
+
+    Attributes:
+        rounds: Gradients one after the other.
+        probes: Gradients.
+        gradient_bytes: Sent by each rank.
+        header_bytes: Sent beside them: the loss, and the fingerprint of the batch.
+    """
+
+    rounds: float
+    probes: float
+    gradient_bytes: float = 0
+    header_bytes: float = 0
+
+
+@dataclass
+class Measured:
+    """What one rank saw; `seconds` are those of the slowest rank."""
+
+    seconds: Seconds
+    counts: dict[str, Counts] = field(default_factory=dict)
+
+
+def measure(
+    rank: int,
+    ranks: int,
+    device: torch.device,
+    problem: Problem,
+    base: str,
+    names: tuple[str, ...],
+    rounds: int,
+) -> Measured:
+    """Let contenders make turns, interleaved; a program for every rank."""
+    bench = Bench(problem, base, device, rank, ranks)
+    taking_part = [c for c in contenders() if c.name in names]
+    steps = [prepared(bench, contender) for contender in taking_part]
+    seconds = take_turns(bench, taking_part, steps, rounds)
+    counted = {c.name: _counted(step, c.steps) for c, step in zip(taking_part, steps, strict=True)}
+    return Measured(seconds, {name: c for name, c in counted.items() if c is not None})
+
+
+def take_turns(
+    bench: Bench,
+    taking_part: Sequence[Contender],
+    steps: Sequence[Step | None],
+    rounds: int,
+) -> Seconds:
+    """The seconds of prepared contenders, the same on every rank."""
+    times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=bench.device)
+    for number in range(-WARM_UP, rounds):
+        for column, (contender, step) in enumerate(zip(taking_part, steps, strict=True)):
+            elapsed = _turn(bench, contender, step)
+            if number >= 0:
+                times[number, column] = elapsed / contender.steps
+        _tell(bench.rank, number + 1, rounds)
+    if bench.ranks > 1:  # a step lasts until the last rank is done
+        dist.all_reduce(times, op=dist.ReduceOp.MAX)
+    columns = times.T.tolist()
+    return {c.name: column for c, column in zip(taking_part, columns, strict=True)}
+
+
+def prepared(bench: Bench, contender: Contender) -> Step | None:
+    """This rank's part in it; None if it only waits."""
+    takes_part = bench.rank == 0 or contender.place is not Place.ONE_DEVICE
+    return contender.make(bench) if takes_part else None
+
+
+def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
+    if bench.ranks > 1:
+        dist.barrier()
+    if step is None:
+        return 0.0
+    step()  # in training a step follows one like it; here somebody else has used the caches
+    _wait_for_device(bench.device)
+    if bench.ranks > 1 and contender.place is not Place.ONE_DEVICE:
+        dist.barrier()
+    start = time.perf_counter()
+    for _ in range(contender.steps):
+        step()
+    _wait_for_device(bench.device)
+    return time.perf_counter() - start
+
+
+def _counted(step: Step | None, number: int) -> Counts | None:
+    """What so many more steps do; every rank that takes part makes them."""
+    if not isinstance(step, MethodStep):
+        return None
+    executor = step.optimizer.executor
+    traffic = executor.traffic if isinstance(executor, Parallel) else Traffic()
+    traffic.gradient_bytes = traffic.header_bytes = 0
+    rounds = probes = 0
+    for _ in range(number):
+        step()
+        assert step.optimizer.last is not None
+        rounds += step.optimizer.last.rounds
+        probes += step.optimizer.last.probes
+    totals = (rounds, probes, traffic.gradient_bytes, traffic.header_bytes)
+    return Counts(*(_mean(total, number) for total in totals))
+
+
+def _mean(total: int, number: int) -> float:
+    return total / number if total % number else total // number
+
+
+def _wait_for_device(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.get_device_module(device).synchronize()
+
+
+def _tell(rank: int, done: int, rounds: int) -> None:
+    if rank == 0 and sys.stderr.isatty():
+        end = "\n" if done == rounds else "\r"
+        print(f"round {max(done, 0)} of {rounds}", end=end, file=sys.stderr, flush=True)

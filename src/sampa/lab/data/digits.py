@@ -1,0 +1,32 @@
+"""Scikit-learn's handwritten digits: real data that comes with a package, 1,797 images of 8 x 8."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sampa.lab.data.draws import permutation
+from sampa.lab.data.image_data import ImageData, channel_statistics
+from sampa.messages import require_choice
+
+TEST_SHARE = 0.2
+
+
+def load_digits(split: str = "train", seed: int = 0) -> ImageData:
+    """The digits, 80 % for training and 20 % for testing by a permutation from the seed.
+
+    Their 17 gray values are spread over 0 ... 255. Random crops move them by one pixel, and they
+    are never mirrored.
+    """
+    from sklearn.datasets import load_digits as embedded  # slow to import
+
+    require_choice("split", split, ("train", "test"))
+    digits, labels = embedded(return_X_y=True)
+    gray = digits.reshape(-1, 1, 8, 8).astype(np.int64)
+    images = ((gray * 255 + 8) // 16).astype(np.uint8)
+    order = permutation(len(images), seed, "digits")
+    cut = len(images) - int(TEST_SHARE * len(images))
+    mean, std = channel_statistics(images[np.sort(order[:cut])])
+    chosen = np.sort(order[:cut] if split == "train" else order[cut:])
+    classes = tuple(str(digit) for digit in range(10))
+    labels = labels[chosen].astype(np.int64)
+    return ImageData(images[chosen], labels, classes, mean, std, padding=1, flips=False)

@@ -1,0 +1,199 @@
+"""Labeled images, in memory or decoded when asked for, and what may be done to a whole set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+
+from sampa.lab.data.draws import permutation
+from sampa.messages import require
+
+CHUNK = 500  # images at a time, where wider numbers are needed
+
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+class Images(Protocol):
+    """Labeled images of one size.
+
+    Attributes:
+        labels: int64, one per image.
+        classes: The names that labels stand for.
+        mean: Per channel, in units of the largest pixel value; of the training images.
+        std: Likewise.
+    """
+
+    @property
+    def labels(self) -> np.ndarray: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def mean(self) -> tuple[float, ...]: ...
+
+    @property
+    def std(self) -> tuple[float, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def pixels(self, index: np.ndarray) -> np.ndarray:
+        """Images for evaluation: uint8, (number, channels, height, width)."""
+        ...
+
+    def augmented(self, index: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Images for training, each altered by its own random word."""
+        ...
+
+    def take(self, index: np.ndarray) -> Self:
+        """Only these images, in this order."""
+        ...
+
+
+AnyImages = TypeVar("AnyImages", bound=Images)
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """Labeled images in memory (or mapped from a file).
+
+    Attributes:
+        images: uint8, (number, channels, height, width).
+        labels: int64, one per image.
+        classes: The names that labels stand for.
+        mean: Per channel, in [0, 1] units; of the training images, also for the test images.
+        std: Likewise.
+        padding: Black pixels put around an image before a random crop of its size.
+        flips: Whether a mirrored image is as good an example.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    padding: int = 4
+    flips: bool = True
+
+    def __post_init__(self) -> None:
+        pixels, labels = self.images, self.labels
+        require("images.dtype", pixels.dtype, pixels.dtype == np.uint8, "uint8")
+        require("images.shape", pixels.shape, pixels.ndim == 4, "(N, C, H, W)")
+        require("labels.dtype", labels.dtype, labels.dtype == np.int64, "int64")
+        n, channels = pixels.shape[:2]
+        require("labels.shape", labels.shape, labels.shape == (n,), f"({n},), one per image")
+        require_labels("labels", labels, len(self.classes))
+        sizes = (len(self.mean), len(self.std))
+        require("lengths of mean and std", sizes, set(sizes) == {channels}, f"{channels} each")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def pixels(self, index: np.ndarray) -> np.ndarray:
+        """The images as they are."""
+        return self.images[index]
+
+    def augmented(self, index: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """The images cropped at random from their padded selves, and half of them mirrored."""
+        span = np.uint64(2 * self.padding + 1)
+        top, left = words % span, words // span % span
+        mirrored = (words >> np.uint64(63)).astype(bool) & self.flips
+        return crop_and_flip(self.images[index], self.padding, top, left, mirrored)
+
+    def take(self, index: np.ndarray) -> ImageData:
+        """Only these images, in this order."""
+        return replace(self, images=self.images[index], labels=self.labels[index])
+
+
+def crop_and_flip(
+    images: np.ndarray, padding: int, top: np.ndarray, left: np.ndarray, mirrored: np.ndarray
+) -> np.ndarray:
+    """Pad with zeros, cut windows of the original size at (top, left), mirror some."""
+    n, c, h, w = images.shape
+    padded = np.zeros((n, c, h + 2 * padding, w + 2 * padding), np.uint8)
+    padded[:, :, padding : padding + h, padding : padding + w] = images
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (h, w), axis=(2, 3))
+    cut = windows[np.arange(n), :, top.astype(np.intp), left.astype(np.intp)]
+    cut[mirrored] = cut[mirrored, :, :, ::-1]
+    return cut
+
+
+def require_labels(name: str, labels: np.ndarray, classes: int) -> None:
+    """Raise a ValueError unless every label stands for a class."""
+    strange = labels[(labels < 0) | (labels >= classes)]
+    if len(strange):
+        raise ValueError(f"{name} must be in [0, {classes}), got {int(strange[0])}")
+
+
+def channel_statistics(images: np.ndarray) -> Statistics:
+    """Mean and standard deviation per channel in [0, 1] units, from exact integer sums."""
+    per_channel = [_histogram(images[:, channel]) for channel in range(images.shape[1])]
+    moments = [_mean_and_std(counts) for counts in per_channel]
+    return tuple(mean for mean, _ in moments), tuple(std for _, std in moments)
+
+
+def _histogram(values: np.ndarray) -> list[int]:
+    counts = np.zeros(256, np.int64)
+    for start in range(0, len(values), CHUNK):  # bincount widens to 8 bytes a pixel
+        counts += np.bincount(values[start : start + CHUNK].ravel(), minlength=256)
+    return counts.tolist()
+
+
+def _mean_and_std(counts: list[int]) -> tuple[float, float]:
+    n = sum(counts)
+    total = sum(value * count for value, count in enumerate(counts))
+    squares = sum(value * value * count for value, count in enumerate(counts))
+    variance = Fraction(n * squares - total * total, n * n * 255 * 255)
+    return float(Fraction(total, n * 255)), float(variance) ** 0.5
+
+
+def resize(data: ImageData, size: int) -> ImageData:
+    """Smaller images: each pixel the mean of a square of pixels, halves rounded up.
+
+    Mean and std stay those of the full-size training images, so that train and test agree. The
+    padding for random crops shrinks in proportion.
+    """
+    h, w = data.images.shape[2:]
+    fits = 1 <= size <= h and h == w and h % size == 0
+    require("size", size, fits, f"a divisor of the images' side, {h} x {w}")
+    k = h // size
+    chunks = [_block_means(data.images[i : i + CHUNK], k) for i in range(0, len(data), CHUNK)]
+    return replace(data, images=np.concatenate(chunks), padding=-(-data.padding // k))
+
+
+def _block_means(images: np.ndarray, k: int) -> np.ndarray:
+    n, c, h, w = images.shape
+    sums = np.zeros((n, c, h // k, w // k), np.uint32)
+    for row, column in np.ndindex(k, k):
+        sums += images[:, :, row::k, column::k]
+    return ((2 * sums + k * k) // (2 * k * k)).astype(np.uint8)
+
+
+def subset(data: AnyImages, n: int, seed: int) -> AnyImages:
+    """`n` images with each class's share kept, a pure function of the seed, in their old order.
+
+    Classes get n · share images, rounded down; the largest remainders get one more.
+    """
+    require("n", n, 1 <= n <= len(data), f"between 1 and the {len(data)} images there are")
+    counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
+    quotas = dict(enumerate(_apportion(counts, n)))
+    kept: list[int] = []
+    for i in permutation(len(data), seed, "subset").tolist():
+        label = int(data.labels[i])
+        if quotas[label] > 0:
+            quotas[label] -= 1
+            kept.append(i)
+    return data.take(np.sort(np.asarray(kept, np.int64)))
+
+
+def _apportion(counts: Sequence[int], n: int) -> list[int]:
+    total = sum(counts)
+    quotas = [n * count // total for count in counts]
+    by_remainder = sorted(range(len(counts)), key=lambda i: (-(n * counts[i] % total), i))
+    for i in by_remainder[: n - sum(quotas)]:
+        quotas[i] += 1
+    return quotas

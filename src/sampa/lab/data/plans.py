@@ -1,0 +1,126 @@
+"""Which samples make up which batch: no data, only numbers.
+
+A plan is a pure function, so a run that resumes at any batch, or looks at one twice, sees what an
+uninterrupted run sees. All shards have plans of the same length in training: none ends early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from sampa.lab.data.draws import epoch_order
+from sampa.messages import require
+
+
+class Plan(Protocol):
+    """The samples of every batch."""
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        ...
+
+    def whole(self, epoch: int, number: int) -> np.ndarray:
+        """The indices of the batch that all shards make up together."""
+        ...
+
+    def part(self, epoch: int, number: int) -> np.ndarray:
+        """The indices of this shard's part of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Training: a new order in every epoch, an incomplete last batch left out.
+
+    Attributes:
+        indices: The samples to be seen.
+        batch_size: Of the batch that all shards make up together.
+        seed: Of the orders.
+        shard: Which contiguous part of each batch is ours.
+        shards: How many parts there are; a divisor of the batch size, so that the mean over the
+            batch is the mean of the parts' means.
+    """
+
+    indices: np.ndarray
+    batch_size: int
+    seed: int
+    shard: int = 0
+    shards: int = 1
+
+    def __post_init__(self) -> None:
+        n, size = len(self.indices), self.batch_size
+        _require_shard(self.shard, self.shards)
+        require("batch_size", size, 1 <= size <= n, f"between 1 and the {n} samples there are")
+        even = size % self.shards == 0
+        require("batch_size", size, even, f"a multiple of the {self.shards} shards")
+
+    def __len__(self) -> int:
+        return len(self.indices) // self.batch_size
+
+    def whole(self, epoch: int, number: int) -> np.ndarray:
+        _require_number(epoch, number, len(self))
+        order = epoch_order(len(self.indices), self.seed, epoch)
+        return self.indices[order[number * self.batch_size : (number + 1) * self.batch_size]]
+
+    def part(self, epoch: int, number: int) -> np.ndarray:
+        size = self.batch_size // self.shards
+        return self.whole(epoch, number)[self.shard * size : (self.shard + 1) * size]
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Evaluation: every sample once, in order, the last batch short; shards take turns.
+
+    With D shards, shard s has the batches s, s + D, ...: no batch depends on D, so neither do its
+    results. Shards may differ by one batch.
+    """
+
+    indices: np.ndarray
+    batch_size: int
+    shard: int = 0
+    shards: int = 1
+
+    def __post_init__(self) -> None:
+        _require_shard(self.shard, self.shards)
+        require("batch_size", self.batch_size, self.batch_size >= 1, ">= 1")
+
+    def __len__(self) -> int:
+        total = -(-len(self.indices) // self.batch_size)
+        return len(range(self.shard, total, self.shards))
+
+    def whole(self, epoch: int, number: int) -> np.ndarray:
+        _require_number(epoch, number, len(self))
+        start = (self.shard + number * self.shards) * self.batch_size
+        return self.indices[start : start + self.batch_size]
+
+    def part(self, epoch: int, number: int) -> np.ndarray:
+        return self.whole(epoch, number)
+
+
+def checked_indices(indices: np.ndarray | None, n: int) -> np.ndarray:
+    """The indices as int64; all of 0 ... n-1 for None.
+
+    Raises:
+        ValueError: If one of them is not the index of a sample.
+    """
+    chosen = np.arange(n) if indices is None else np.asarray(indices)
+    numbers = chosen.ndim == 1 and (len(chosen) == 0 or np.issubdtype(chosen.dtype, np.integer))
+    require("indices", f"{chosen.dtype} {chosen.shape}", numbers, "a list of integers")
+    strange = chosen[(chosen < 0) | (chosen >= n)]
+    if len(strange):
+        raise ValueError(f"indices must be in [0, {n}), got {int(strange[0])}")
+    return chosen.astype(np.int64)
+
+
+def _require_shard(shard: int, shards: int) -> None:
+    require("shards", shards, shards >= 1, ">= 1")
+    require("shard", shard, 0 <= shard < shards, f"in [0, {shards})")
+
+
+def _require_number(epoch: int, number: int, batches: int) -> None:
+    require("epoch", epoch, epoch >= 0, ">= 0")
+    if not 0 <= number < batches:
+        raise IndexError(f"batch number must be in [0, {batches}), got {number}")

@@ -1,0 +1,44 @@
+"""Reports: one HTML page from the folders of finished runs.
+
+collect (folders → records) · group (records → recipes and variants) · summarize, series (recipes →
+tables and curves) · charts (curves → SVG) · view, page (all of it → HTML).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sampa.lab.report.collect import collect
+from sampa.lab.report.groups import group
+from sampa.lab.report.page import render
+from sampa.lab.report.view import page_view
+
+__all__ = ["Report", "make_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page, and how many runs it shows and leaves out."""
+
+    html: str
+    runs: int
+    left_out: int
+
+
+def make_report(folders: Sequence[Path], baseline: str | None = None) -> Report:
+    """A page about all runs below some folders; the same files give the same page.
+
+    Args:
+        folders: Where to look.
+        baseline: The method that others are compared with; the first of each recipe if not given.
+
+    Raises:
+        ValueError: If there is no run, or no recipe has that baseline.
+    """
+    found = collect(folders)
+    recipes, more = group(found.records, baseline)
+    problems = [*found.problems, *more]
+    shown = sum(len(recipe.records) for recipe in recipes)
+    return Report(render(page_view(recipes, problems, found.outcomes)), shown, len(problems))

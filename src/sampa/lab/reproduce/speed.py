@@ -1,0 +1,144 @@
+"""Time and memory of a step: ratios of interleaved steps on two ranks, and peak bytes of tensors.
+
+The stop watch is `sampa.lab.bench`: a turn of every contender follows one of every other, so that
+what slows the machine slows them all. Here are the paper's contenders, and the contests they
+meet in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sampa.execution.parallel.groups import is_distributed
+from sampa.lab.bench.contenders import Bench, Contender, Place, Step, bare_sgd, with_method
+from sampa.lab.bench.problems import Problem, detailed_loss
+from sampa.lab.bench.ranks import on_ranks
+from sampa.lab.bench.rounds import prepared, take_turns
+from sampa.lab.reproduce.memory import peak_bytes
+from sampa.lab.reproduce.plan import Scale
+from sampa.lab.reproduce.request import Request
+from sampa.lab.training.conditions import conditions
+from sampa.lab.training.folder import RunFolder
+
+RANKS = 2
+ONE, BOTH = Place.ONE_DEVICE, Place.BRANCHES
+
+
+def _with(method: str, place: Place = ONE, **options: Any) -> Callable[[Bench], Step]:
+    return partial(with_method, method=method, place=place, loss=detailed_loss, **options)
+
+
+def _batches_of(size: int) -> Callable[[Bench], Step]:
+    """SGD on batches of another size than the problem's."""
+    return lambda bench: bare_sgd(replace(bench, problem=replace(bench.problem, batch_size=size)))
+
+
+EFFICIENT = (
+    Contender("SAM", ONE, _with("sam")),
+    Contender("SAMPa-0.2", BOTH, _with("sampa", BOTH)),
+    Contender("LookSAM", ONE, _with("looksam"), steps=5),
+    Contender("AE-SAM", ONE, _with("ae-sam"), steps=5),
+    Contender("SAF", ONE, _with("saf")),
+    Contender("MESA", ONE, _with("mesa")),
+    Contender("ESAM", ONE, _with("esam")),
+)
+TWO_DEVICES = (
+    Contender("SAM", ONE, _with("sam")),
+    Contender("mSAM (m=2)", BOTH, _with("msam", BOTH, num_shards=2)),
+    Contender("SAMPa-0.2", BOTH, _with("sampa", BOTH)),
+)
+SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+BATCH_SIZES = tuple(Contender(str(n), ONE, _batches_of(n)) for n in SIZES)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Contenders that meet on a problem, for some rounds, by scale.
+
+    Attributes:
+        with_memory: Whether their peak memory is counted too, which takes far longer than a step.
+    """
+
+    contenders: tuple[Contender, ...]
+    problems: dict[Scale, Problem]
+    rounds: dict[Scale, int]
+    with_memory: bool = False
+
+
+NETWORKS: dict[Scale, Problem] = {
+    "paper": Problem("resnet56", 128),
+    "cpu": Problem("resnet20", 128),
+    "smoke": Problem("mlp", 8),
+}
+ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
+CONTESTS = {
+    "efficiency": Contest(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}, with_memory=True),
+    "two-devices": Contest(TWO_DEVICES, NETWORKS, ROUNDS),
+    "batch-time": Contest(
+        BATCH_SIZES, {**NETWORKS, "cpu": Problem("resnet8", 64)}, {**ROUNDS, "cpu": 3}
+    ),
+}
+
+
+def contest(name: str, request: Request) -> dict[str, Any]:
+    """What a contest measured: "seconds" (and "bytes") by contender, "about" and "conditions".
+
+    It is measured once, on two processes of this machine (one at the scale for tests).
+    """
+    folder = RunFolder(request.folder(f"speed-{name}"))
+    found = folder.read("measured.json")
+    if found is None:
+        ranks = 1 if request.scale == "smoke" else RANKS
+        asked = (name, request.scale)
+        found = _alone(*asked) if ranks == 1 else on_ranks(measure_contest, ranks, *asked)[0]
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write("measured.json", found)
+    return found
+
+
+def _alone(name: str, scale: Scale) -> dict[str, Any]:
+    return measure_contest(0, 1, torch.device("cpu"), name, scale)
+
+
+def measure_contest(
+    rank: int, ranks: int, device: torch.device, name: str, scale: Scale
+) -> dict[str, Any]:
+    """Let all contenders of a contest make their turns; a program for every rank."""
+    busy = round(os.getloadavg()[0], 1)  # of others, before we begin
+    asked = CONTESTS[name]
+    problem, rounds = asked.problems[scale], asked.rounds[scale]
+    bench = Bench(problem, "sgd", device, rank, ranks)
+    steps = [prepared(bench, contender) for contender in asked.contenders]
+    seconds = take_turns(bench, asked.contenders, steps, rounds)
+    peaks = _peaks(steps, device) if asked.with_memory else []
+    return {
+        "about": f"{problem.model}, batches of {problem.batch_size}; {rounds} rounds",
+        "seconds": seconds,
+        **({"bytes": dict(zip(seconds, peaks, strict=True))} if peaks else {}),
+        "conditions": {**conditions(), "processes": ranks, "load average": busy},
+    }
+
+
+def _peaks(steps: Sequence[Step | None], device: torch.device) -> list[float]:
+    """The peak of each contender on the rank that needs most."""
+    peaks = [0.0 if step is None else float(peak_bytes(step)) for step in steps]
+    found = torch.tensor(peaks, dtype=torch.float64, device=device)  # where ranks can exchange it
+    if is_distributed():
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+    return found.tolist()
+
+
+def ratios(seconds: dict[str, list[float]], below: str) -> dict[str, dict[int, float]]:
+    """For each contender: its time in steps of another, one ratio a round."""
+    reference = seconds[below]
+    return {
+        name: {i: a / b for i, (a, b) in enumerate(zip(times, reference, strict=True))}
+        for name, times in seconds.items()
+    }

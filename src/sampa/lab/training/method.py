@@ -1,0 +1,55 @@
+"""The method of a run, with the hyper-parameters that recipe and command line give it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+
+import sampa
+from sampa.catalog import Factory
+from sampa.lab.training.run import Run
+from sampa.names import ALIASES, find_method
+
+BASE_NAMES = ("base", "sgd", "adamw", "adam")
+
+
+def checked_method(run: Run) -> Factory:
+    """The method of a run, tried with its hyper-parameters before anything is begun.
+
+    Raises:
+        ValueError: If the method is not known or does not take them.
+    """
+    factory = find_method(run.method)
+    base = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=run.base.lr)
+    factory(base, **method_options(run, factory, total_steps=1), executor=sampa.Serial())
+    return factory
+
+
+def epochs_of(run: Run) -> int:
+    """The passes that a run makes; the base optimizer may be given more."""
+    return run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
+
+
+def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, Any]:
+    """The method's hyper-parameters: its defaults, the recipe's, and the command line's."""
+    accepted = inspect.signature(factory).parameters
+    options = dict(run.method_options)
+    for name in (ALIASES.get(run.method, run.method), run.method):
+        if name in run.rhos:
+            options["rho"] = run.rhos[name]
+    if run.rho is not None:
+        options["rho"] = run.rho
+    if run.lam is not None:
+        options["lam"] = run.lam
+    if "total_steps" in accepted:
+        options.setdefault("total_steps", total_steps)
+    strange = [name for name in options if name not in accepted]
+    if strange:
+        known = ", ".join(name for name in accepted if name not in ("base", "options"))
+        raise ValueError(
+            f"method {run.method} has no hyper-parameter {strange[0]}; it has {known or 'none'}"
+        )
+    return options

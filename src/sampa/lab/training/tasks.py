@@ -1,0 +1,174 @@
+"""What a run trains on: batches, the loss, and how a model is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import sampa
+from sampa.execution.randomness import derive_seed
+from sampa.lab.data.batches import Batches, EvalBatches, ImageBatches
+from sampa.lab.data.images import (
+    Images,
+    load_cifar,
+    load_digits,
+    load_imagenet,
+    resize,
+    subset,
+)
+from sampa.lab.data.label_noise import human_labels, symmetric_noise
+from sampa.lab.data.splits import train_validation_split
+from sampa.lab.training.ranks import rank, sum_over_ranks, world_size
+from sampa.lab.training.run import Run
+from sampa.names import unknown
+
+
+class Task(Protocol):
+    """Data and loss of a run, the same interface for images and text.
+
+    Attributes:
+        batches: Training batches, a pure function of (seed, epoch, number).
+        num_classes: Outputs of the model.
+        metric: The name of the number that models are chosen by; more is better.
+    """
+
+    @property
+    def batches(self) -> Batches: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def metric(self) -> str: ...
+
+    def model_options(self) -> dict[str, Any]:
+        """What the model's factory must know of the data."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Any) -> sampa.Loss:
+        """The training loss with everything that some method asks for."""
+        ...
+
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
+        """Metrics on "validation" or "test"; all ranks call it, all get the same."""
+        ...
+
+    def training_accuracy(self, model: nn.Module) -> float | None:
+        """Percent of the training labels, wrong ones included, that the model gives.
+
+        None where it is not measured; all ranks call it.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ImageTask:
+    """Image classification.
+
+    The validation images are judged by the labels that training sees: a real user with noisy labels
+    has no others to choose a model by. Test labels are clean.
+    """
+
+    batches: ImageBatches
+    held_out: dict[str, tuple[Images, np.ndarray]]
+    label_smoothing: float
+    upscale: int | None = None
+    eval_batch_size: int = 500
+    metric: str = "accuracy"
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.batches.data.classes)
+
+    def model_options(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes, "in_channels": len(self.batches.data.mean)}
+
+    def loss(self, model: nn.Module, batch: Any) -> sampa.Loss:
+        images, labels, index = batch
+        logits = self._logits(model, images)
+        per_sample = F.cross_entropy(
+            logits, labels, reduction="none", label_smoothing=self.label_smoothing
+        )
+        return sampa.Loss(per_sample.mean(), per_sample, logits, labels, index)
+
+    def _logits(self, model: nn.Module, images: Tensor) -> Tensor:
+        if self.upscale is not None:
+            images = F.interpolate(images, size=self.upscale, mode="bicubic", antialias=True)
+        return model(images).float()
+
+    @torch.inference_mode()
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
+        data, indices = self.held_out[split]
+        device = next(model.parameters()).device
+        sums = torch.zeros(4, dtype=torch.float64)
+        for images, labels, _ in EvalBatches(
+            data, indices, self.eval_batch_size, shard=rank(), shards=world_size()
+        ):
+            logits = self._logits(model, images.to(device)).cpu()
+            best = logits.topk(min(5, self.num_classes), dim=1).indices == labels[:, None]
+            loss = F.cross_entropy(logits, labels, reduction="sum")
+            sums += torch.tensor(
+                [len(labels), best[:, 0].sum(), best.sum(), loss], dtype=torch.float64
+            )
+        n, top1, top5, loss = sum_over_ranks(sums).tolist()
+        return {"accuracy": 100 * top1 / n, "top5": 100 * top5 / n, "loss": loss / n}
+
+    def training_accuracy(self, model: nn.Module) -> float | None:
+        return self.evaluate(model, "train")["accuracy"]
+
+
+def open_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> Task:
+    """The task of a run, with this process's share of each batch.
+
+    Raises:
+        ValueError: If the data set is not known.
+        FileNotFoundError: Saying where to get it.
+    """
+    if run.data.name.startswith("glue/"):
+        from sampa.lab.training.text import open_text_task
+
+        return open_text_task(run, data_dir, shard=shard, shards=shards)
+    train, test = load_images(run, data_dir)
+    kept, held_back = train_validation_split(len(train), run.data.validation, run.seed)
+    everything = (test, np.arange(len(test)))
+    # Where nothing is held back, nothing is chosen: the test images only show how a run gets on.
+    validation = (train, held_back) if len(held_back) else everything
+    seed = derive_seed(run.seed, "batches")
+    return ImageTask(
+        ImageBatches(train, kept, run.batch_size, seed, run.data.augment, shard, shards),
+        {"train": (train, kept), "validation": validation, "test": everything},
+        run.label_smoothing,
+        run.data.upscale,
+    )
+
+
+IMAGE_SETS = ("cifar10", "cifar100", "digits", "imagenet")
+
+
+def load_images(run: Run, data_dir: Path | None) -> tuple[Images, Images]:
+    """Training images with the labels that training sees, and test images with clean ones."""
+    spec = run.data
+    if spec.name == "imagenet":
+        return load_imagenet(data_dir, "train"), load_imagenet(data_dir, "val")
+    if spec.name == "digits":
+        train, test = load_digits("train"), load_digits("test")
+    elif spec.name in ("cifar10", "cifar100"):
+        classes = 10 if spec.name == "cifar10" else 100
+        train, test = (load_cifar(data_dir, classes, split) for split in ("train", "test"))
+    else:
+        raise ValueError(unknown("data", spec.name, IMAGE_SETS))
+    if spec.human_labels is not None:
+        train = replace(train, labels=human_labels(train.labels, spec.human_labels, data_dir))
+    if spec.subset is not None:
+        train = subset(train, spec.subset, seed=0)
+    if spec.size is not None:
+        train, test = resize(train, spec.size), resize(test, spec.size)
+    seed = derive_seed(run.seed, "label noise")
+    noisy = symmetric_noise(train.labels, len(train.classes), spec.label_noise, seed)
+    return replace(train, labels=noisy), test

@@ -1,0 +1,1 @@
+"""What methods are made of: directions, geometries, when to perturb, combinations, losses."""

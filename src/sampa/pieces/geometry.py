@@ -1,0 +1,218 @@
+"""From a direction to the perturbed weights: in which metric the ball of radius ρ is round.
+
+A geometry is a function of the step's context and a direction; it returns the move to x̃. Everything
+that depends on weights is evaluated where the move starts, at x_t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from sampa.execution.layers import ParameterInfo, Selection
+from sampa.messages import require, require_choice
+from sampa.method import Context, Move
+from sampa.vectors.vector import Vector, Weights, add_, multiply, restrict
+
+
+class Geometry(Protocol):
+    """How far to go along a direction, and measured how."""
+
+    def __call__(self, context: Context, direction: Vector) -> Move | None:
+        """The move from x_t to x̃_t; None to stay (a direction of length 0, or not finite)."""
+        ...
+
+    def wrt(self, context: Context) -> Sequence[bool] | None:
+        """The tensors whose gradient the direction is made of; None means all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """SAM's ball: x̃ = x + ρ d / ‖d‖   (eq. 2)."""
+
+    def __call__(self, context: Context, direction: Vector) -> Move | None:
+        return along(context, direction, direction.norm)
+
+    def wrt(self, context: Context) -> None:
+        return None
+
+
+def along(context: Context, v: Vector, length: float, factor: float = 1.0) -> Move | None:
+    """The move x += factor · ρ v / length; None where the length is 0 or not finite."""
+    if length == 0 or not math.isfinite(length):
+        return None
+    factors = [factor * rho / (length + context.eps) for rho in context.rho]
+
+    def move(weights: Weights) -> None:
+        add_(weights, v, factors)  # x̃ = x + ρ v / ‖v‖
+
+    return move
+
+
+def is_weight(parameter: ParameterInfo) -> bool:
+    """ASAM's choice: tensors whose name contains "weight", normalization layers' included."""
+    return "weight" in parameter.name
+
+
+def every_parameter(parameter: ParameterInfo) -> bool:
+    """The choice of all tensors."""
+    return True
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """ASAM's ball, scaled by the size of the weights (Kwon et al., ICML 2021).
+
+    T = |x| + η on the selected tensors, 1 elsewhere;   x̃ = x + ρ T² g / ‖T g‖   (p = 2)
+    or   x̃ = x + ρ T sign(g)   (p = ∞).
+
+    Attributes:
+        eta: η. The authors' class has 0.01, their example script 0.
+        select: Which tensors T scales. `every_parameter` with η = 0 is davda54/sam's reading.
+        operator: "element": T = |x| + η; "filter": the norm of the convolution filter an entry
+            belongs to; "layer": the norm of the whole tensor.
+        p: 2 or infinity.
+    """
+
+    eta: float = 0.01
+    select: Selection = is_weight
+    operator: Literal["element", "filter", "layer"] = "element"
+    p: float = 2
+
+    def __post_init__(self) -> None:
+        require("eta", self.eta, 0 <= self.eta < math.inf, "finite and >= 0")
+        require("p", self.p, self.p in (2, math.inf), "2 or infinity")
+        require_choice("operator", self.operator, ("element", "filter", "layer"))
+
+    def __call__(self, context: Context, direction: Vector) -> Move:
+        selected = selection(context, self.select)
+
+        def move(weights: Weights) -> None:
+            t = self._operator(weights, selected)
+            scaled = multiply(t, direction)  # T g
+            if self.p == math.inf:
+                step, length = multiply(t, direction.map(torch.sign)), 1.0
+            else:
+                step, length = multiply(t, scaled), scaled.norm  # T² g, ‖T g‖
+            onward = along(context, step, length)
+            if onward is not None:
+                onward(weights)
+
+        return move
+
+    def wrt(self, context: Context) -> None:
+        return None
+
+    def _operator(self, weights: Weights, selected: Sequence[bool]) -> Vector:
+        scales = {"element": torch.abs, "filter": _filter_norms, "layer": _layer_norm}
+        scale_of = scales[self.operator]
+        return Vector(
+            [
+                scale_of(w.detach()) + self.eta if chosen else torch.ones_like(w)
+                for w, chosen in zip(weights, selected, strict=True)
+            ]
+        )
+
+
+def _filter_norms(w: Tensor) -> Tensor:
+    if w.ndim < 3:  # not a convolution in one, two or three dimensions
+        return w.abs()
+    axes = tuple(range(1, w.ndim))
+    return torch.linalg.vector_norm(w, dim=axes, keepdim=True).expand_as(w)
+
+
+def _layer_norm(w: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(w).expand_as(w)
+
+
+@dataclass(frozen=True)
+class FisherBall:
+    """Fisher-SAM's ball, in the metric of the diagonal Fisher matrix (Kim et al., ICML 2022).
+
+    F⁻¹ = 1 / (1 + η g²);   x̃ = x + γ F⁻¹ g / √(Σ F⁻¹ g²), with γ in the place of ρ.
+
+    `euclidean` divides by ‖F⁻¹ g‖ instead, so that the move always has length γ; one of two public
+    re-implementations does that.
+    """
+
+    eta: float = 1.0
+    euclidean: bool = False
+
+    def __post_init__(self) -> None:
+        require("eta", self.eta, 0 <= self.eta < math.inf, "finite and >= 0")
+
+    def __call__(self, context: Context, direction: Vector) -> Move | None:
+        step = direction.map(lambda g: g / (1 + self.eta * g.square()))  # F⁻¹ g
+        root = direction.map(lambda g: g / (1 + self.eta * g.square()).sqrt())  # √(F⁻¹) g
+        return along(context, step, step.norm if self.euclidean else root.norm)
+
+    def wrt(self, context: Context) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Only:
+    """A geometry on some tensors alone: the others stay, and do not count in the norm."""
+
+    select: Selection
+    inside: Geometry = field(default_factory=Sphere)
+
+    def __call__(self, context: Context, direction: Vector) -> Move | None:
+        return self.inside(context, restrict(direction, self._chosen(context)))
+
+    def wrt(self, context: Context) -> Sequence[bool] | None:
+        return None if context.parameters() is None else self._chosen(context)
+
+    def _chosen(self, context: Context) -> list[bool]:
+        chosen = selection(context, self.select)
+        require("select", self.select, any(chosen), "true for at least one parameter of the model")
+        return chosen
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The sphere's move where a mask of zeros and ones allows it: x̃ = x + ρ (d / ‖d‖) ⊙ m (SSAM).
+
+    The norm is that of the whole direction, so the move is shorter than ρ.
+    """
+
+    mask: Vector
+
+    def __call__(self, context: Context, direction: Vector) -> Move | None:
+        return along(context, multiply(direction, self.mask), direction.norm)
+
+    def wrt(self, context: Context) -> None:
+        return None
+
+
+def is_normalization(parameter: ParameterInfo) -> bool:
+    """SAM-ON's choice: the weights and biases of normalization layers."""
+    return parameter.is_normalization
+
+
+def is_not_normalization(parameter: ParameterInfo) -> bool:
+    """The opposite of SAM-ON's choice."""
+    return not parameter.is_normalization
+
+
+def selection(context: Context, select: Selection) -> list[bool]:
+    """Which of the step's tensors a predicate selects.
+
+    Raises:
+        RuntimeError: If the layers that the tensors belong to are not known.
+    """
+    if select is every_parameter:
+        return [True] * len(context.x)
+    parameters = context.parameters()
+    if parameters is None:
+        raise RuntimeError(
+            "this method selects parameters by their layer, and loss_fn ran no layer that some of "
+            "them belong to; pass executor=sampa.distribute(model)"
+        )
+    return [select(parameter) for parameter in parameters]

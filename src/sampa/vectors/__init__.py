@@ -1,0 +1,1 @@
+"""The vector, sums over it, masks."""

@@ -1,0 +1,79 @@
+"""Binary masks over all weights together: zeros and ones, shaped like the parameters."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sampa.vectors.vector import Vector, Weights, add
+
+
+def count(mask: Vector) -> int:
+    """How many ones a mask has."""
+    return sum(int(t.count_nonzero().item()) for t in mask if t is not None)
+
+
+def size(weights: Weights) -> int:
+    """How many weights there are."""
+    return sum(p.numel() for p in weights if p.requires_grad)
+
+
+def top(scores: Vector, k: int) -> Vector:
+    """Ones on the k largest scores of all tensors together, ties by position."""
+    flat = torch.cat([t.flatten().to("cpu", torch.float64) for t in scores if t is not None])
+    chosen = torch.zeros_like(flat)
+    chosen[torch.sort(flat, descending=True, stable=True).indices[:k]] = 1
+    return _shaped(chosen, scores)
+
+
+def random_scores(weights: Weights, generator: torch.Generator) -> Vector:
+    """Uniform numbers over the trainable weights, the same on all ranks."""
+    return Vector(
+        [
+            torch.rand(p.shape, generator=generator).to(p.device, p.dtype)
+            if p.requires_grad
+            else None
+            for p in weights
+        ]
+    )
+
+
+def swap(mask: Vector, drop_scores: Vector, growth_scores: Vector, n: int) -> Vector:
+    """Drop the n live entries of least score, grow the n best among those that were dead.
+
+    Where a tensor has no score (no gradient) its entries count as zeros.
+    """
+    kept = top(_scores_where(mask, 1, drop_scores), count(mask) - n)
+    grown = top(_scores_where(mask, 0, growth_scores), n)
+    return add(kept, grown)
+
+
+def _scores_where(mask: Vector, value: int, scores: Vector) -> Vector:
+    """The scores of the entries where the mask has this value, −∞ for the others."""
+    pairs = zip(mask, scores, strict=True)
+    known = [(m, None if m is None else torch.zeros_like(m) if s is None else s) for m, s in pairs]
+    return Vector(
+        [
+            None if m is None or s is None else s.masked_fill(m != value, -torch.inf)
+            for m, s in known
+        ]
+    )
+
+
+def _present(v: Vector) -> list[Tensor]:
+    return [t for t in v if t is not None]
+
+
+def _refill(pattern: Vector, values: list[Tensor]) -> Vector:
+    remaining = iter(values)
+    return Vector([None if t is None else next(remaining) for t in pattern])
+
+
+def _shaped(flat: Tensor, like: Vector) -> Vector:
+    present = _present(like)
+    pieces = flat.split([t.numel() for t in present])
+    shaped = [
+        piece.reshape(t.shape).to(t.device, t.dtype)
+        for piece, t in zip(pieces, present, strict=True)
+    ]
+    return _refill(like, shaped)

@@ -1,0 +1,80 @@
+"""`sampa bench` for real: two processes, a few steps, the file and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from sampa.lab.bench.contenders import contenders
+from sampa.lab.bench.problems import Problem
+from sampa.lab.cli import main
+from sampa.lab.models import count_parameters
+
+pytestmark = pytest.mark.dist
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("bench")
+    as_json, html = folder / "bench.json", folder / "bench.html"
+    arguments = ["--model", "mlp", "--batch-size", "4", "--rounds", "3", "--advise"]
+    written = ["--json", str(as_json), "--html", str(html)]
+    assert main(["bench", *arguments, *written]) == 0
+    return as_json, html
+
+
+def test_the_file_says_what_was_promised(files: tuple[Path, Path]) -> None:
+    result = json.loads(files[0].read_text())
+    for name in ("sam/sampa", "sampa/sgd", "ddp_sam/sampa", "sampa/limit"):
+        r = result["ratios"][name]
+        assert 0 < r["low"] <= r["median"] <= r["high"]
+    assert set(result["milliseconds"]) == {c.name for c in contenders()}
+    assert {"sgd", "sam", "sampa", "ddp_sam"} == set(result["peak_memory"])
+    assert min(result["peak_memory"].values()) > 50e6
+    assert {"commit", "versions", "machine", "problem", "threads"} <= set(result["conditions"])
+
+
+def test_counts_are_means_where_steps_differ(files: tuple[Path, Path]) -> None:
+    """LookSAM perturbs in one of five steps."""
+    assert json.loads(files[0].read_text())["counts"]["looksam"]["rounds"] == 1.2
+
+
+def test_counts_are_exact(files: tuple[Path, Path]) -> None:
+    """SAMPa: one round of two gradients, one of which is sent, with a header of 16 bytes."""
+    counts = json.loads(files[0].read_text())["counts"]
+    gradient = 4 * count_parameters(Problem("mlp", 4).network(torch.device("cpu")))
+    sampa = {"rounds": 1, "probes": 2, "gradient_bytes": gradient, "header_bytes": 16}
+    assert counts["sampa"] == sampa
+    assert counts["sam"] == {"rounds": 2, "probes": 2, "gradient_bytes": 0, "header_bytes": 0}
+    assert counts["ddp_sam"] | {"header_bytes": 0} == {
+        "rounds": 2,
+        "probes": 2,
+        "gradient_bytes": 2 * gradient,
+        "header_bytes": 0,
+    }
+
+
+def test_the_page_has_the_chart_and_the_tables(files: tuple[Path, Path]) -> None:
+    html = files[1].read_text()
+    assert html.count("<table") == 3
+    assert "<svg" in html
+    assert "use SAM" in html or "use data-parallel SAM" in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rounds", "0"], "rounds must be >= 1, got 0"),
+        (["--batch-size", "1"], "batch_size must be >= 2, got 1"),
+        (["--base", "lion"], "base must be"),
+        (["--model", "resnet21"], "model must be a known name, got 'resnet21'; did you mean"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_runs(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 1
+    assert message in capsys.readouterr().err

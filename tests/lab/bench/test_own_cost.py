@@ -1,0 +1,66 @@
+"""Exact figures of a step beyond its gradients: a change that moves more memory shows up here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sampa.lab.bench.counting import Counter
+from sampa.lab.bench.own_cost import LEAST_BYTES, costs, even_shapes, subject
+
+SIZE = 10_000
+
+
+def counted(method: str, parameters: int = SIZE, tensors: int = 50) -> tuple[float, int]:
+    (cost,) = costs([subject(method, even_shapes(parameters, tensors))], repeats=1)
+    assert cost.parameters == parameters
+    return cost.bytes_per_parameter, cost.kernels
+
+
+def test_a_kernel_counts_what_goes_in_and_out() -> None:
+    a, b = torch.zeros(10), torch.zeros(10)
+    with Counter() as counter:
+        a + b
+    assert (counter.kernels, counter.bytes) == (1, 3 * 40)
+
+
+def test_a_change_in_place_counts_as_read_and_written_and_a_copy_only_as_written() -> None:
+    a, b = torch.zeros(10), torch.zeros(10)
+    with Counter() as adding:
+        a.add_(b)
+    with Counter() as copying:
+        a.copy_(b)
+    assert (adding.bytes, copying.bytes) == (3 * 40, 2 * 40)
+
+
+def test_views_and_empty_memory_cost_nothing() -> None:
+    a = torch.zeros(10)
+    with Counter() as counter:
+        torch.empty_like(a[2:].view(2, 4))
+    assert (counter.kernels, counter.bytes) == (0, 0)
+
+
+# The floats that a step reads and writes for each parameter, by hand:
+# base     gradient packed 2, its norm 1, the base's step: x, g and m read and written 6
+# sam      twice packed 4, norms 2, product 2, x copied 2, the copy moved 3, the base's step 6
+# sampa    twice packed 4, norms 2, product 2, x copied twice 4, two moves (3; and 2 for a copy of
+#          g, 2 of m, 6 for the step), mixed 5, the base's step 6
+FLOATS = {"base": 2 + 1 + 6, "sam": 4 + 2 + 2 + 2 + 3 + 6, "sampa": 4 + 2 + 2 + 4 + 13 + 5 + 6}
+
+
+@pytest.mark.parametrize("method", FLOATS)
+def test_bytes_per_parameter(method: str) -> None:
+    moved, _ = counted(method)
+    assert moved == pytest.approx(4 * FLOATS[method], abs=0.5)  # and a few numbers of their own
+    assert moved >= LEAST_BYTES[method]
+
+
+@pytest.mark.parametrize("method", FLOATS)
+def test_bytes_grow_with_the_parameters_and_no_faster(method: str) -> None:
+    small, large = counted(method, 10_000)[0], counted(method, 1_000_000)[0]
+    assert large == pytest.approx(small, abs=0.5)
+
+
+@pytest.mark.parametrize("method", FLOATS)
+def test_a_step_launches_as_many_kernels_for_ten_tensors_as_for_a_hundred(method: str) -> None:
+    assert counted(method, tensors=10)[1] == counted(method, tensors=100)[1]

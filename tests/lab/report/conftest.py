@@ -1,0 +1,24 @@
+"""A browser for the tests of a module, and its page: the module says which with `address`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from tests.lab.report.browsing import started  # where playwright is missing, only these skip
+
+    with started() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    from tests.lab.report.browsing import opened
+
+    with opened(browser, address) as page:
+        yield page

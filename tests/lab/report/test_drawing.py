@@ -1,0 +1,84 @@
+"""Charts that come as data: every kind is drawn, in the page's colors, and text stays text."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from sampa.lab.report.drawing import HERO, draw, styles
+from sampa.lab.report.svg import figure, to_svg
+from sampa.lab.reproduce.outcome import Chart, Line
+
+EVIL = "<script>alert('x')</script>"
+LINES = [Line(name, [1.0, 2.0], [3.0, 4.0], [2.0, 3.0], [4.0, 5.0]) for name in ("SAM", EVIL)]
+VALUES = [Line(f"{EVIL}: {name}", [1.0], [3.0, 4.0], [2.0], [4.0]) for name in ("SAM", "SAMPa-0")]
+CHARTS = {
+    "lines": Chart("c", "t", EVIL, EVIL, LINES, log_x=True, log_y=True),
+    "bars": Chart("c", "t", "x", "", VALUES, kind="bars"),
+    "intervals": Chart("c", "t", "x", "", VALUES, kind="intervals"),
+    "points": Chart("c", "t", "x", "y", [Line(EVIL, [1.0], [3.0], [2.0], [4.0])], kind="points"),
+}
+
+
+def drawn(kind: str) -> str:
+    with figure():
+        return to_svg(draw(CHARTS[kind]), "prefix")
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_a_chart_has_only_the_pages_colors(kind: str) -> None:
+    svg = drawn(kind)
+    assert not re.findall(r"#[0-9a-f]{6}\b", svg)
+    assert "var(--" in svg
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_markup_in_a_label_stays_text(kind: str) -> None:
+    root = ET.fromstring(drawn(kind))
+    assert EVIL in " ".join(root.itertext())
+    assert not root.findall(".//{*}script")
+
+
+def test_a_method_looks_alike_in_all_charts() -> None:
+    alone, beside = styles(["SAMPa-0.2"]), styles(["SGD", "other", "SAMPa-0.2", "SAM"])
+    assert alone[0] == beside[2]
+    assert len(set(beside)) == 4
+
+
+def test_what_ours_is_held_against_is_gray() -> None:
+    assert styles(["bound from V", "V"])[0] == styles(["paper", "ours"])[0] == 0
+
+
+def test_many_lines_all_look_different() -> None:
+    names = ["SAM", *map(str, range(20)), "SAMPa-0"]
+    assert len(set(styles(names))) == 22
+
+
+def test_intervals_have_a_heading_for_each_group() -> None:
+    lines = [Line(label, [0.0], [1.0], [0.5], [1.5]) for label in ("a: x", "a: y", "b: x")]
+    with figure():
+        axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "x", "y", "b", "x"]
+
+
+def test_only_a_difference_beyond_chance_has_a_color() -> None:
+    """Also where an interval has no length: none at all is no difference."""
+    ends = {"sure": (2.0, 1.0, 3.0), "just": (2.0, 0.0, 4.0), "unsure": (1.0, -1.0, 3.0)}
+    ends |= {"always 1": (1.0, 1.0, 1.0), "always 0": (0.0, 0.0, 0.0)}
+    lines = [Line(name, [0.0], [y], [low], [high]) for name, (y, low, high) in ends.items()]
+    with figure():
+        axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
+    points = [line.get_color() for line in axes.get_lines() if line.get_marker() == "o"]
+    assert [color == HERO for color in points] == [True, True, False, True, False]
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_endless_words_leave_room_for_the_drawing(kind: str) -> None:
+    """matplotlib would warn, and a warning is an error here, if nothing were left for the axes."""
+    chart, endless = CHARTS[kind], "endless " * 50
+    lines = [Line(f"{endless}{i}", n.x, n.y, n.low, n.high) for i, n in enumerate(chart.lines)]
+    with figure():
+        to_svg(draw(replace(chart, lines=lines, x_label=endless, y_label=endless)), "x")

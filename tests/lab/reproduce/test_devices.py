@@ -1,0 +1,124 @@
+"""Where runs are carried out on a machine with GPUs; torch is told that there are some."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sampa.lab.commands.reproduce import ReproduceArguments, requested
+from sampa.lab.reproduce import batch, gap, runner
+from sampa.lab.reproduce.request import Request
+from sampa.lab.training.jobs import Jobs, gpus_each
+from sampa.lab.training.run import Run
+from sampa.lab.training.session import Settings
+from tests.lab.training.runs import tiny_run
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+
+
+class Asked(Exception):
+    """Instead of training: the device that was asked for."""
+
+
+def ask(run: Run, settings: Settings, *_: Any) -> None:
+    raise Asked(settings.device)
+
+
+def test_a_batch_of_runs_trains_on_the_gpu(
+    four_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[str] = []
+    monkeypatch.setattr(batch, "train", lambda run, settings: devices.append(settings.device))
+    job = batch.Batch("tiny", {tmp_path: tiny_run()}, tmp_path, Request("paper", tmp_path))
+    batch.main(job.arguments()[2:])
+    assert devices == ["cuda:0"]
+
+
+def test_a_watched_run_trains_on_the_gpu(
+    four_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gap, "Watcher", ask)
+    monkeypatch.setattr("sampa.lab.training.folder.conditions", dict)
+    with pytest.raises(Asked, match="cuda:0"):
+        gap.watched(tiny_run(), tmp_path, Request("paper", tmp_path))
+
+
+def test_a_run_of_this_process_trains_on_the_gpu(
+    four_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "train", ask)
+    with pytest.raises(Asked, match="cuda:0"):
+        runner.carry_out([runner.PlannedRun(tiny_run(), tmp_path)], Request("smoke", tmp_path))
+
+
+# ---- how many at once, and who has which -----------------------------------------------------
+
+
+@pytest.mark.parametrize(("devices", "jobs"), [(1, 4), (2, 2), (3, 1), (8, 1)])
+def test_there_are_as_many_jobs_as_gpus_for_them(four_gpus: None, devices: int, jobs: int) -> None:
+    assert requested(ReproduceArguments(devices=devices)).jobs == jobs
+
+
+def test_without_a_gpu_cores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert requested(ReproduceArguments(devices=2)).jobs == 3
+    assert gpus_each(2, 1) == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("at_once", "devices", "shown"),
+    [
+        (4, 1, ["0", "1", "2", "3"]),
+        (2, 2, ["0,1", "2,3"]),
+        (2, 1, ["0", "1"]),
+        (3, 2, ["0,1", "2,3", "0,1"]),  # more than there is room for
+        (2, 8, ["0,1,2,3", "0,1,2,3"]),
+    ],
+)
+def test_each_job_sees_gpus_of_its_own(
+    four_gpus: None, at_once: int, devices: int, shown: list[str]
+) -> None:
+    assert gpus_each(at_once, devices) == [{"CUDA_VISIBLE_DEVICES": s} for s in shown]
+
+
+def test_nothing_is_hidden_from_a_single_job(four_gpus: None) -> None:
+    assert gpus_each(1, 2) == [{}]
+
+
+def test_gpus_that_are_hidden_stay_hidden(four_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert gpus_each(2, 1) == [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "7"}]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A job that says which GPUs it sees."""
+
+    folder: Path
+
+    def is_done(self) -> bool:
+        return False
+
+    def arguments(self) -> list[str]:
+        look = "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.5)"
+        return ["-c", look]
+
+
+def test_jobs_at_work_at_the_same_time_have_different_gpus(four_gpus: None, tmp_path: Path) -> None:
+    jobs = [Look(tmp_path / name) for name in "abc"]
+    assert Jobs().carry_out_all(jobs, 2, devices=2) == [0, 0, 0]
+    seen = [(job.folder / "log.txt").read_text().strip() for job in jobs]
+    assert set(seen[:2]) == {"0,1", "2,3"}
+    assert seen[2] in seen[:2]

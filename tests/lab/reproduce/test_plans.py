@@ -1,0 +1,114 @@
+"""Plans: what is run at each scale, above all that the paper's recipes stay untouched."""
+
+from __future__ import annotations
+
+import pytest
+
+from sampa.lab.reproduce import grids
+from sampa.lab.reproduce.catalog import EXPERIMENTS
+from sampa.lab.reproduce.plan import SCALES, Choice, Scale
+from sampa.lab.reproduce.settings import LARGER, described, images, in_proportion, one_rho
+from sampa.lab.reproduce.tuning import SEED, Trial, tune
+from sampa.lab.training import recipes
+from sampa.lab.training.loop import checked_method
+
+TRAINED = [name for name, e in EXPERIMENTS.items() if e.runs("cpu")]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_run_can_be_made(name: str, scale: Scale) -> None:
+    """Its method exists and takes the hyper-parameters; nothing is trained."""
+    runs = EXPERIMENTS[name].runs(scale)
+    assert runs
+    for run in runs:
+        checked_method(run)
+
+
+SETTINGS = ("data", "model", "base", "schedule", "rhos", "batch_size", "label_smoothing", "select")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_at_the_papers_scale_the_recipes_are_untouched(name: str) -> None:
+    """Only the method is chosen; ρ and epochs where the paper's text changes them."""
+    for run in EXPERIMENTS[name].runs("paper"):
+        recipe = recipes.find_recipe(run.name)
+        for field in (*SETTINGS, "max_norm", "base_epochs"):
+            assert getattr(run, field) == getattr(recipe, field), (run.method, field)
+        assert run.epochs in (recipe.epochs, 2 * recipe.epochs)
+
+
+def test_only_the_last_column_has_twice_the_epochs() -> None:
+    for cell in grids.cifar10("paper", {}).cells:
+        assert cell.run.epochs == (400 if cell.column == grids.TWICE else 200)
+        assert cell.run.base_epochs == 400
+
+
+def test_the_papers_networks_are_all_there() -> None:
+    rows = [cell.readings[0][0] for cell in grids.cifar10("paper", {}).cells]
+    assert set(rows) == {"DenseNet-121", "ResNet-56", "VGG19-BN", "WRN-28-2", "WRN-28-10"}
+
+
+def test_the_sweep_has_one_rho_for_all_lambdas() -> None:
+    runs = [cell.run for cell in grids.lambdas("paper", {}).cells]
+    assert {run.rho for run in runs} == {0.1}
+    assert [run.method for run in runs[:11]] == [
+        *("sampa-0", "sampa-0.1", "sampa-0.2", "sampa-0.3", "sampa-0.4", "sampa-0.5"),
+        *("sampa-0.6", "sampa-0.7", "sampa-0.8", "sampa-0.9", "sampa-1"),
+    ]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_reduced_runs_say_what_they_are(name: str) -> None:
+    for run in EXPERIMENTS[name].runs("cpu"):
+        assert run.about == described(run)
+        assert f"{run.epochs} epoch" in run.about
+
+
+def test_a_description_has_images_size_noise_network_and_epochs() -> None:
+    text = described(images("cpu", None, noise=40, edition=LARGER))
+    for part in ("1,500 images", "16×16", "40 % wrong labels", "conv3 (width 24)", "16 epochs"):
+        assert part in text
+
+
+def test_label_noise_has_labels_by_people_too() -> None:
+    runs = [run for run in EXPERIMENTS["tab-noise"].runs("cpu") if run.data.human_labels]
+    assert {run.method for run in runs} == {"sgd", "sam", "sampa-0", "sampa-0.2"}
+    assert all(run.data.label_noise == 0 and "human labels (worse)" in run.about for run in runs)
+
+
+def test_rho_is_doubled_for_sampa_but_not_under_label_noise() -> None:
+    run = images("cpu", Choice(0.1, 0.05))
+    assert (run.rhos["sam"], run.rhos["sampa-0"], run.rhos["sampa-0.2"]) == (0.05, 0.05, 0.1)
+    assert set(one_rho(run).rhos.values()) == {0.05}
+
+
+def test_variants_keep_their_proportion_to_sams_rho() -> None:
+    """ASAM has ten times SAM's ρ in the paper, and twice that with SAMPa."""
+    run = images("cpu", Choice(0.1, 0.2))
+    assert in_proportion(run, "asam").rho == pytest.approx(2.0)
+    assert in_proportion(run, "sampa+asam").rho == pytest.approx(4.0)
+    assert in_proportion(run, "saf").rho is None
+
+
+# ---- tuning ----------------------------------------------------------------------------------
+
+
+def test_tuning_takes_the_best_validation_scores_on_a_seed_of_its_own() -> None:
+    seen: list[Trial] = []
+
+    def score(trials: list[Trial]) -> list[float]:
+        seen.extend(trials)
+        return [(t.lr == 0.05) + (t.rho == 0.2 and t.method != "sgd") for t in trials]
+
+    found = tune("noise", "cpu", score)
+    assert found is not None
+    assert found.choice == Choice(0.05, 0.2)
+    assert {trial.run.seed for trial in seen} == {SEED}
+    assert {trial.run.base.lr for trial in seen[:4]} == {0.02, 0.05}
+    assert {trial.run.base.lr for trial in seen[4:]} == {0.05}
+    assert set(found.scores) == {trial.key for trial in seen}
+
+
+def test_the_paper_scale_is_not_tuned() -> None:
+    assert tune("clean", "paper", lambda trials: pytest.fail("nothing should run")) is None

@@ -1,0 +1,50 @@
+"""A run small enough for hundreds of repetitions, and what must be equal after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.loop import Settings, train
+from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run
+
+BATCHES = 3  # in an epoch of the tiny run
+TOTAL = 2 * BATCHES
+
+
+def tiny_run(**changes: Any) -> Run:
+    """Two epochs of three batches: moved digits with wrong labels, convolutions with BatchNorm."""
+    run = Run(
+        name="tiny",
+        about="for tests",
+        data=DataSpec("digits", subset=120, label_noise=0.2, validation=0.2),
+        model=ModelSpec("conv3", options={"width": 4}),
+        base=BaseSpec(lr=0.05),
+        rhos={"sampa": 0.2},
+        epochs=2,
+        batch_size=32,
+    )
+    return run.changed(**changes)
+
+
+def carry_out(run: Run, out: Path, **settings: Any) -> dict[str, Any]:
+    return train(run, Settings(out=out, device="cpu", quiet=True, **settings))
+
+
+Outcome = dict[str, bytes | dict[str, Any]]
+
+
+def outcome(out: Path, position: int = TOTAL) -> Outcome:
+    """Everything that an interruption must not change, byte for byte."""
+    saved = out / "checkpoints" / f"step-{position:09}"
+    files = [f for f in saved.iterdir() if f.stem in ("model", "optimizer")]
+    result = RunFolder(out).read("result.json")
+    assert len(files) == 4
+    assert result is not None
+    del result["seconds"]
+    return {
+        **{file.name: file.read_bytes() for file in files},
+        "metrics.jsonl": (out / "metrics.jsonl").read_bytes(),
+        "result.json": result,
+    }

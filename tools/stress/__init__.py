@@ -1,0 +1,1 @@
+"""Long trials, recorded in results/reliability; `make test` runs short editions."""

@@ -1,0 +1,55 @@
+"""All that a run comes to, and how it differs from the same run left alone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sampa.lab.training.run import Run
+from tests.lab.training.runs import outcome
+from tools.stress.sessions import Ended, session
+
+Everything = dict[str, Any]
+
+_references: dict[str, Everything] = {}
+
+
+def everything(out: Path, ended: Ended) -> Everything:
+    """Weights, base state, held gradient and batch, generator, position, best model, metrics."""
+    *_, saved = sorted((out / "checkpoints").glob("step-*"))
+    loop = json.loads((saved / "loop.json").read_text())
+    (best,) = (out / "checkpoints").glob("best-*")
+    return {
+        **outcome(out, int(saved.name.removeprefix("step-"))),
+        "loop": [pair for pair in _flat(loop) if pair[0] != "seconds"],
+        "best": {file.name: file.read_bytes() for file in best.glob("model.*")},
+        "files": sorted(str(p.relative_to(out)) for p in out.rglob("*")),
+        # A session that finds a finished run comes to no place.
+        **{f"at the end, rank {r}": place for r, place in enumerate(ended.places) if place},
+    }
+
+
+def _flat(node: Any) -> list[Any]:
+    """The pairs of nested dictionaries, as `trees.flatten` writes them."""
+    pairs = node["$dict"] if isinstance(node, dict) else []
+    return [leaf for key, v in pairs for leaf in (_flat(v) or [[key, v]])]
+
+
+def reference(run: Run, **settings: Any) -> Everything:
+    """The same run, left alone, on one rank; made once."""
+    key = json.dumps([run.as_json(), settings])
+    if key not in _references:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            ended = session(run, folder / "run", folder / "session", keep=1, **settings)
+            assert ended.codes == [0], ended.output
+            _references[key] = everything(folder / "run", ended)
+    return _references[key]
+
+
+def differences(found: Everything, expected: Everything) -> list[str]:
+    """What is not as in the uninterrupted run; a second rank must be where the first is."""
+    expected = {**expected, "at the end, rank 1": expected["at the end, rank 0"]}
+    return [name for name in found if found[name] != expected.get(name)]
