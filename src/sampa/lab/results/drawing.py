@@ -1,0 +1,275 @@
+"""Drawing: every kind of chart with matplotlib, in one style, for a page or as files."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from sampa.lab.results.charts import Chart, Line
+from sampa.lab.results.labels import place
+from sampa.lab.results.summary import is_beyond_chance
+from sampa.lab.results.svg import COLORS, PAGE, PRINT, Palette, styled, to_element, write_files
+
+SMALL = 8.0  # points, of words inside the axes
+MANY = 40  # points of a line, from which on it is thin
+MARKS_A_LINE = 6
+LONGEST, ROW = 48, 60  # letters of a label, and of a row of them
+FEW = 4  # lines whose legend finds room above the axes; others have it to their right
+HERO = 3  # the color of what is ours, and of a difference beyond chance
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a line is drawn: color, marker and dashes, so that no one of them is needed.
+
+    Attributes:
+        color: Its number in the palette.
+        marker: matplotlib's name of the marker.
+        path: The same marker as an SVG path around (0, 0), for keys in a page.
+        dashes: Lengths of strokes and gaps; empty for a solid line.
+    """
+
+    color: int
+    marker: str
+    path: str
+    dashes: tuple[float, ...]
+
+
+# One more than there are colors, so that a pair of both comes again after 72 looks only.
+MARKERS = (
+    ("o", "M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z"),
+    ("s", "M-2.7,-2.7h5.4v5.4h-5.4z"),
+    ("^", "M0,-3.2L3.2,2.8H-3.2z"),
+    ("D", "M0,-3.6L3.6,0L0,3.6L-3.6,0z"),
+    ("v", "M0,3.2L3.2,-2.8H-3.2z"),
+    ("P", "M-1.2,-3.4h2.4v2.2h2.2v2.4h-2.2v2.2h-2.4v-2.2h-2.2v-2.4h2.2z"),
+    ("<", "M-3.2,0L2.8,3.2V-3.2z"),
+    (">", "M3.2,0L-2.8,3.2V-3.2z"),
+    ("X", "M-3,-1.4L-1.4,-3L0,-1.6L1.4,-3L3,-1.4L1.6,0L3,1.4L1.4,3L0,1.6L-1.4,3L-3,1.4L-1.6,0z"),
+)
+DASHES: tuple[tuple[float, ...], ...] = ((), (4.0, 2.0), (1.2, 1.6), (6.0, 2.0, 1.2, 2.0))
+
+# One look for a method wherever it is drawn.
+KNOWN_LOOKS = {"SGD": 0, "AdamW": 0, "SAM": 1, "SAMPa-0": 2, "SAMPa-0.2": 3, "SAMPa-0.1": 3}
+REFERENCES = ("bound", "paper")  # what ours is held against, in gray
+
+
+def look(number: int) -> Look:
+    """A look by its number; the dashes change when the colors are used up."""
+    marker, path = MARKERS[number % len(MARKERS)]
+    return Look(number % COLORS, marker, path, DASHES[number // COLORS % len(DASHES)])
+
+
+def looks(lines: Sequence[Line]) -> list[int]:
+    """A look for each line: its own, that of a known method, or one that no other line has."""
+    known = [_known_look(line) if line.look is None else line.look for line in lines]
+    left = (number for number in (2, 3, 1, *range(4, 4 + len(lines))) if number not in known)
+    return [next(left) if number is None else number for number in known]
+
+
+def _known_look(line: Line) -> int | None:
+    return 0 if line.label.startswith(REFERENCES) else KNOWN_LOOKS.get(line.label)
+
+
+def page_chart(chart: Chart, prefix: str) -> str:
+    """A chart as an SVG element in the colors of the page; its ids begin with the prefix."""
+    with styled(PAGE):
+        return to_element(draw(chart, PAGE), prefix)
+
+
+def write_chart(chart: Chart, folder: Path) -> None:
+    """NAME.svg and NAME.png."""
+    with styled(PRINT):
+        write_files(draw(chart, PRINT), folder, chart.name)
+
+
+def draw(chart: Chart, palette: Palette) -> Figure:
+    """A chart as a figure; call it inside `styled`."""
+    chart = replace(chart, lines=[replace(n, label=_short(n.label)) for n in chart.lines])
+    drawn = Figure(figsize=_size(chart))
+    axes = drawn.add_subplot()
+    axes.set_xlabel(_short(chart.x_label))
+    axes.set_ylabel(_short(chart.y_label))
+    for axis, is_log in (("x", chart.log_x), ("y", chart.log_y)):
+        if is_log:
+            axes.set(**{f"{axis}scale": "log"})
+            getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # powers would be formulas
+            getattr(axes, f"{axis}axis").set_minor_formatter("")
+    drawing = _Drawing(axes, chart, palette)
+    drawers = {
+        "lines": drawing.lines,
+        "bars": drawing.bars,
+        "intervals": drawing.intervals,
+        "points": drawing.points,
+        "clouds": drawing.clouds,
+    }
+    drawers[chart.kind]()
+    return drawn
+
+
+def _size(chart: Chart) -> tuple[float, float] | None:
+    """Inches; what has a line of text for each value grows with them."""
+    if chart.kind == "bars":
+        return 4.4, 0.75 + 0.26 * len(chart.lines)
+    if chart.kind == "intervals":
+        return 5.2, 0.75 + 0.17 * len(_headed(chart.lines)[0])
+    return None
+
+
+def _short(text: str) -> str:
+    """Words that leave room for what they name; the page has them in full."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _headed(lines: Sequence[Line]) -> tuple[list[str], list[int]]:
+    """Labels with a heading before each group, and the places of the lines among them."""
+    names: list[str] = []
+    places: list[int] = []
+    for group, members in groupby(lines, lambda line: line.group):
+        names += [_short(group)] if group else []
+        for line in members:
+            places.append(len(names))
+            names.append(line.label)
+    return names, places
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """A chart on its way onto its axes."""
+
+    axes: Axes
+    chart: Chart
+    palette: Palette
+
+    def lines(self) -> None:
+        axes, lines = self.axes, self.chart.lines
+        if self.chart.reference is not None:
+            axes.axhline(
+                self.chart.reference, color=self.palette.muted, linewidth=1.0, dashes=(4, 3)
+            )
+        for line, number in zip(lines, looks(lines), strict=True):
+            self._line(line, number)
+        if not self.chart.log_x and all(x == round(x) for line in lines for x in line.x):
+            axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        legend: dict[str, Any] = {"fontsize": SMALL, "frameon": False, "handlelength": 2.4}
+        if not self.chart.legend or len(lines) == 1:
+            return
+        if len(lines) > FEW:
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), **legend)
+        else:
+            columns = max(1, min(FEW, ROW // max(len(line.label) for line in lines)))
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, **legend
+            )
+
+    def _line(self, line: Line, number: int) -> None:
+        drawn, count = look(number), len(self.chart.lines)
+        color = self.palette.series[drawn.color]
+        if line.low:
+            alpha = min(0.16, 0.6 / count)  # many bands hide the lines
+            self.axes.fill_between(
+                line.x, line.low, line.high, color=color, alpha=alpha, linewidth=0
+            )
+        every = max(1, len(line.x) // MARKS_A_LINE)
+        self.axes.plot(
+            line.x,
+            line.y,
+            color=color,
+            label=line.label,
+            dashes=drawn.dashes or (None, None),
+            linewidth=1.3 if len(line.x) >= MANY else 1.6,
+            marker=drawn.marker if count > 1 or len(line.x) < MANY else "",
+            markersize=5,
+            markeredgecolor=self.palette.paper,
+            markeredgewidth=0.7,
+            markevery=(number % every, every),  # not all at the same places
+        )
+
+    # ---- bars and intervals: a line of text for each value ----------------------------------
+
+    def bars(self) -> None:
+        """One bar a line, from top to bottom, with the paper's value where there is one."""
+        axes, lines = self.axes, self.chart.lines
+        ours = [line.label.startswith("SAMPa") for line in lines]
+        colors = [self.palette.series[HERO] if own else self.palette.muted for own in ours]
+        names, values = [line.label for line in lines], [line.y[0] for line in lines]
+        for bar, own in zip(axes.barh(names, values, 0.62, color=colors), ours, strict=True):
+            bar.set_alpha(1.0 if own else 0.55)
+        beside = axes.get_yaxis_transform()  # a column of numbers to the right
+        for i, value in enumerate(values):
+            axes.text(1.02, i, f"{value:.2f}", transform=beside, va="center")
+        self._papers(range(len(lines)))
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+
+    def intervals(self) -> None:
+        """Values with what their errors allow; those that leave the reference out have a color."""
+        axes, lines, zero = self.axes, self.chart.lines, self.chart.reference or 0.0
+        names, places = _headed(lines)
+        axes.axvline(zero, color=self.palette.muted, linewidth=0.8)
+        for line, y in zip(lines, places, strict=True):
+            value, low, high = line.y[0], line.low[0], line.high[0]
+            margin = value - low if value > zero else high - value
+            is_sure = is_beyond_chance(value - zero, margin)
+            color = self.palette.series[HERO] if is_sure else self.palette.muted
+            axes.plot([low, high], [y, y], color=color, linewidth=1.4)
+            axes.plot(value, y, "o", color=color, markersize=4.5)
+        self._papers(places)
+        axes.set_yticks(range(len(names)), names)
+        for label, y in zip(axes.get_yticklabels(), range(len(names)), strict=True):
+            if y not in places:
+                label.set(color=self.palette.ink, fontweight="bold")
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+
+    def _papers(self, places: Sequence[int]) -> None:
+        """The paper's value, the second of a line, as a diamond."""
+        lines = zip(self.chart.lines, places, strict=True)
+        for value, y in [(line.y[1], y) for line, y in lines if line.y[1:]]:
+            self.axes.plot(
+                value,
+                y,
+                "D",
+                color=self.palette.ink,
+                markerfacecolor=self.palette.paper,
+                markersize=4.2,
+            )
+
+    # ---- points ------------------------------------------------------------------------------
+
+    def points(self) -> None:
+        """Named points, with their deviation where it is known."""
+        axes, lines = self.axes, self.chart.lines
+        for line, number in zip(lines, looks(lines), strict=True):
+            color = self.palette.series[look(number).color]
+            if line.low:
+                axes.plot([line.x[0]] * 2, [line.low[0], line.high[0]], color=color, linewidth=1.0)
+            axes.plot(line.x, line.y, linestyle="none", marker=look(number).marker, color=color)
+        axes.margins(0.15)
+        axes.set_xlim(axes.get_xlim())
+        scale = 72 / axes.figure.get_dpi()
+        spots = [tuple(axes.transData.transform((n.x[0], n.y[0])) * scale) for n in lines]
+        sizes = [(0.6 * SMALL * len(line.label), 1.1 * SMALL) for line in lines]
+        for line, offset in zip(lines, place(spots, sizes), strict=True):
+            at = (line.x[0], line.y[0])
+            axes.annotate(line.label, at, offset, textcoords="offset points", fontsize=SMALL)
+
+    def clouds(self) -> None:
+        """The points of each line as small marks, their mean as a large one."""
+        for line, number in zip(self.chart.lines, looks(self.chart.lines), strict=True):
+            drawn = look(number)
+            marks: dict[str, Any] = {"marker": drawn.marker, "linestyle": "none"}
+            marks["color"] = self.palette.series[drawn.color]
+            self.axes.plot(line.x, line.y, ms=3.5, alpha=0.6, markeredgewidth=0, **marks)
+            center = statistics.fmean(line.x), statistics.fmean(line.y)
+            self.axes.plot(*center, ms=8, markeredgecolor=self.palette.paper, **marks)
+        self.axes.set_xlim(left=0)
+        self.axes.margins(y=0.1)

@@ -1,0 +1,42 @@
+"""Tables and pages as HTML. All text is escaped; pages need nothing but themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from sampa.lab.results.drawing import look
+from sampa.lab.results.table import Table
+
+
+def template(name: str, package: str = "sampa.lab.results") -> Template:
+    """A template of a package, which may use those of this one; what it is given is escaped."""
+    loaders = [PackageLoader(p) for p in dict.fromkeys((package, "sampa.lab.results"))]
+    environment = Environment(
+        loader=ChoiceLoader(loaders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = {"minus": minus, "look": look}
+    environment.filters.update(filters)
+    return environment.get_template(name)
+
+
+def as_html(table: Table, kind: str = "") -> Markup:
+    """The table in a frame of its own, sortable where the page has the script for it.
+
+    Args:
+        table: The table.
+        kind: Further classes of the element, for the style sheet.
+    """
+    macros = template("tables.html.j2").module
+    return Markup(macros.data_table(table, kind))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def minus(number: str) -> str:
+    """A formatted number with a true minus sign."""
+    return number.replace("-", "−")

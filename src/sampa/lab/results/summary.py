@@ -1,0 +1,75 @@
+"""Numbers in short: mean, standard deviation, and Student's t interval of the mean."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.special import stdtrit  # scipy.stats has the same, and takes a second to import
+
+LEVEL = 0.95  # of confidence
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Some numbers in short: n, mean, standard deviation (NaN for a single one)."""
+
+    n: int
+    mean: float
+    std: float
+
+    @property
+    def margin(self) -> float:
+        """How far the interval of the mean reaches to either side; NaN for a single number.
+
+        From Student's t: at n = 3 it is 4.3 standard errors, not 2.
+        """
+        if self.n < 2:
+            return math.nan
+        return float(stdtrit(self.n - 1, (1 + LEVEL) / 2)) * self.std / math.sqrt(self.n)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether 0 is outside of the interval; of paired differences this is the paired t test."""
+        return is_beyond_chance(self.mean, self.margin)
+
+    def as_json(self) -> dict[str, float | None]:
+        """As files hold it: None for what a single number does not have."""
+        several = self.n > 1
+        return {
+            "n": self.n,
+            "mean": self.mean,
+            "std": self.std if several else None,
+            "margin": self.margin if several else None,
+        }
+
+    def __str__(self) -> str:
+        return plus_minus(self.mean, self.std)
+
+
+def is_beyond_chance(mean: float, margin: float) -> bool:
+    """Whether an interval leaves 0 out; a margin that is not known tells nothing."""
+    return mean != 0 and abs(mean) >= margin
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Mean and sample standard deviation."""
+    std = statistics.stdev(values) if len(values) > 1 else math.nan
+    return Summary(len(values), statistics.fmean(values), std)
+
+
+def paired(values: Mapping[int, float], baseline: Mapping[int, float]) -> Summary | None:
+    """The differences on the seeds that both have; None if there is none."""
+    common = sorted(values.keys() & baseline.keys())
+    return summarize([values[seed] - baseline[seed] for seed in common]) if common else None
+
+
+def plus_minus(
+    value: float, error: float | None, decimals: int = 2, *, signed: bool = False
+) -> str:
+    """A number with its deviation or margin, where that is known."""
+    text = f"{value:{'+' if signed else ''}.{decimals}f}"
+    known = error is not None and not math.isnan(error)
+    return f"{text} ± {error:.{decimals}f}" if known else text

@@ -1,0 +1,85 @@
+"""One table, three writers: the same cells in a terminal, in Markdown and in a page."""
+
+from __future__ import annotations
+
+import re
+
+from rich.console import Console
+
+from sampa.lab.results.html import as_html
+from sampa.lab.results.summary import summarize
+from sampa.lab.results.table import (
+    ABSENT,
+    Number,
+    Range,
+    Table,
+    Words,
+    as_markdown,
+    difference,
+    for_terminal,
+    mean,
+    seconds,
+)
+
+EVIL = "<b>[red]|`"
+TABLE = Table(
+    title="scores",
+    columns=("method", "n", "score", "against sgd", "epochs", "verdict"),
+    rows=(
+        (Words("sgd"), Number(3, "d"), mean(summarize([1.0, 2.0, 3.0])), ABSENT, ABSENT, ABSENT),
+        (
+            Words(EVIL),
+            Number(2, "d", " %"),
+            mean(summarize([-4.0]), 1),
+            difference(summarize([-1.0, -3.0])),
+            Range(3, 5, 4.5),
+            Words("below"),
+        ),
+    ),
+    notes=("A note.",),
+)
+
+
+def printed(table: Table) -> str:
+    console = Console(width=120, record=True)
+    console.print(for_terminal(table))
+    return console.export_text()
+
+
+def test_every_writer_shows_every_cell() -> None:
+    texts = ("2.00 ± 1.00", "2 %", "-4.0", "-2.00 ± 12.71", "3–5", "below", "–")
+    for written in (printed(TABLE), "\n".join(as_markdown(TABLE))):
+        assert all(text in written for text in texts)
+    assert all(text.replace("-", "−") in as_html(TABLE) for text in texts)
+
+
+def test_markup_stays_text() -> None:
+    assert EVIL in printed(TABLE)
+    assert r"<b>[red]\|`" in as_markdown(TABLE)[-1]
+    assert "&lt;b&gt;[red]|`" in as_html(TABLE)
+
+
+def test_numbers_are_aligned_to_the_right_in_markdown() -> None:
+    assert as_markdown(TABLE)[1] == "|---|--:|--:|--:|--:|---|"
+
+
+def test_a_page_sorts_by_numbers_and_not_by_their_text() -> None:
+    values = re.findall(r'data-value="([^"]*)"', as_html(TABLE))
+    assert list(map(float, values)) == [3.0, 2.0, 2.0, -4.0, -2.0, 4.5]
+
+
+def test_a_page_marks_what_is_too_small_to_tell() -> None:
+    assert as_html(TABLE).count('class="unsure"') == 2  # the cell, and the note that explains it
+    assert "unsure" not in as_html(Table("t", ("a",), ((Words("x"),),)))
+
+
+def test_a_column_without_entries_can_be_left_out() -> None:
+    rows = ((Words("a"), ABSENT, Number(1)), (Words("b"), Words(""), ABSENT))
+    table = Table("t", ("name", "empty", "value"), rows).without_empty_columns()
+    assert table.columns == ("name", "value")
+    assert table.rows[1] == (Words("b"), ABSENT)
+
+
+def test_seconds_have_a_decimal_where_it_matters() -> None:
+    shown = [seconds(value).text for value in (1.234, 99.94, 12345.6, float("nan"))]
+    assert shown == ["1.2", "99.9", "12,346", "–"]
