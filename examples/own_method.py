@@ -20,7 +20,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
-from sampa import HELD, INCOMING, Context, MethodDefaults, Probe, Rounds, Sphere, Update, Vector
+from sampa import (
+    HELD,
+    INCOMING,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Probe,
+    Rounds,
+    Sphere,
+    Update,
+    Vector,
+)
 from sampa.methods.sampa import SAMPaMethod
 
 
@@ -36,6 +47,7 @@ class BlendedSAMPa(MethodDefaults):
     lam: float = 0.2
     beta: float = 0.3
     holds_batch = True  # ∇f(x̃_t) is taken on the batch of the call before
+    probes_per_round = 2
 
     def initial_state(self) -> Blended:
         return Blended()
@@ -45,8 +57,8 @@ class BlendedSAMPa(MethodDefaults):
             (g_0,) = yield (Probe(),)  # at x_0; an Update without a gradient makes no step
             return Update(None, Blended(g_0, g_0))
         g_tilde, g_next = yield (
-            Probe(Sphere()(context, state.d), HELD, perturbed=True),  # x̃_t on B_t
-            Probe(context.lookahead(state.g), INCOMING),  # y_{t+1} on B_{t+1}
+            Probe(Sphere()(context, state.d), HELD, PERTURBED),  # x̃_t on B_t
+            Probe(context.base.lookahead(state.g), INCOMING),  # y_{t+1} on B_{t+1}
         )
         d = sampa.mix(g_next, g_tilde, self.beta)  # d_{t+1} = (1−β) g_{t+1} + β ∇f(x̃_t; B_t)
         return Update(sampa.mix(g_tilde, g_next, self.lam), Blended(g_next, d))

@@ -212,3 +212,14 @@ def times(model: nn.Module, factor: float, batch: Sample) -> sampa.Loss:
     return sampa.Loss(
         loss.value * factor, loss.per_sample, loss.logits * factor, loss.targets, loss.index
     )
+
+
+@every_method
+def test_a_round_has_as_many_probes_as_the_method_says(name: str) -> None:
+    model = net()
+    optimizer = build(name, model)
+    widest = 0
+    for _ in train(optimizer, model, PLAN):
+        assert optimizer.last is not None
+        widest = max(widest, optimizer.last.probes // optimizer.last.rounds)
+    assert optimizer.method.probes_per_round == widest

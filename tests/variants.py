@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
+from sampa.method import BaseView, Hyperparameters, ModelView
 from sampa.vectors.vector import add_
 from tests.problems import BASES, flat, vector_batches
 
@@ -148,16 +149,18 @@ def context(
         t=t,
         epoch=0,
         x=x,
-        rho=[rho] * len(x) if isinstance(rho, float) else rho,
-        lr=[0.1] * len(x),
-        weight_decay=[0.0] * len(x),
-        eps=eps,
-        sync_perturbation=True,
-        lookahead=lambda g: lambda weights: add_(weights, g, [-0.1] * len(x)),
+        groups=Hyperparameters(
+            rho=[rho] * len(x) if isinstance(rho, float) else rho,
+            lr=[0.1] * len(x),
+            weight_decay=[0.0] * len(x),
+            eps=eps,
+        ),
+        base=BaseView(
+            lookahead=lambda g: lambda weights: add_(weights, g, [-0.1] * len(x)),
+            momentum=lambda: None,
+        ),
+        model=ModelView(parameters=lambda: infos, buffers=list),
         generator=lambda: torch.Generator().manual_seed(t),
-        parameters=lambda: infos,
-        buffers=list,
-        momentum=lambda: None,
         batch_size=lambda: 1,
     )
 

@@ -34,13 +34,30 @@ from sampa.catalog import (
 )
 from sampa.execution.distribute import distribute
 from sampa.execution.executor import Executor
-from sampa.execution.layers import ParameterInfo
 from sampa.execution.parallel.executor import Parallel
 from sampa.execution.serial import Serial
 from sampa.losses import Loss, ZeroOneBound
 from sampa.messages import Rho
-from sampa.method import HELD, INCOMING, Batch, Context, Method, Move, Probe, Round, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    ASCENT,
+    CLEAN,
+    HELD,
+    INCOMING,
+    PERTURBED,
+    Batch,
+    Context,
+    Method,
+    MethodDefaults,
+    Mode,
+    Move,
+    ParameterInfo,
+    Probe,
+    Role,
+    Round,
+    Rounds,
+    Samples,
+    Update,
+)
 from sampa.optimizer import SharpnessAware
 from sampa.options import Options
 from sampa.pieces.directions import Average, Fresh, Residual
@@ -53,12 +70,15 @@ __version__ = "0.1.0"
 __all__ = [
     "AESAM",
     "ASAM",
+    "ASCENT",
+    "CLEAN",
     "ESAM",
     "GSAM",
     "HELD",
     "INCOMING",
     "MESA",
     "METHODS",
+    "PERTURBED",
     "RST",
     "SAF",
     "SAM",
@@ -84,6 +104,7 @@ __all__ = [
     "MethodDefaults",
     "MicroBatchSAM",
     "MicroBatches",
+    "Mode",
     "MomentumSAM",
     "Move",
     "MultiStepSAM",
@@ -98,10 +119,12 @@ __all__ = [
     "RandSAM",
     "Residual",
     "Rho",
+    "Role",
     "Round",
     "Rounds",
     "SAMPa",
     "SAMdb",
+    "Samples",
     "Serial",
     "SharpnessAware",
     "SparseSAM",

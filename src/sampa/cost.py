@@ -63,8 +63,8 @@ def survey() -> list[Cost]:
 
 def probes_per_round(factory: Factory) -> int:
     """How many gradients of a step may run at once: 2 for SAMPa, 1 for SAM."""
-    records, _ = _run(factory, updates=2)
-    return max(record.probes // record.rounds for record in records)
+    base = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    return factory(base, executor=Serial()).method.probes_per_round
 
 
 def measure(name: str, factory: Factory) -> Cost:

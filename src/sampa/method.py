@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import torch
 
-from sampa.execution.layers import ParameterInfo
 from sampa.losses import Loss, Objective
 from sampa.messages import Rho
 from sampa.vectors.vector import Vector, Weights
@@ -33,6 +32,56 @@ class Batch(enum.Enum):
 HELD, INCOMING = Batch.HELD, Batch.INCOMING
 
 
+class Role(enum.Enum):
+    """What a probe's point is to the method.
+
+    CLEAN: its loss is the step's loss, and enters the sharpness gap.
+    ASCENT: the same, and its gradient does nothing but perturb later in this step. With
+        `sync_perturbation=False` each data rank then keeps its own.
+    PERTURBED: an ascent point. Its loss enters the sharpness gap, and BatchNorm does not count it.
+    """
+
+    CLEAN = "clean"
+    ASCENT = "ascent"
+    PERTURBED = "perturbed"
+
+
+CLEAN, ASCENT, PERTURBED = Role.CLEAN, Role.ASCENT, Role.PERTURBED
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Which samples of its batch a probe is evaluated on.
+
+    Attributes:
+        part: From the batch to the part that is evaluated; None takes all of it.
+        share: The share of the batch's samples in that part, which weights the probe in the batch's
+            loss; 0 leaves it out of the step's record (a pass for another purpose).
+    """
+
+    part: Callable[[Any], Any] | None = None
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How the model behaves during a pass.
+
+    Attributes:
+        statistics: Whether the pass counts in BatchNorm's running statistics. None means "unless
+            the point is perturbed", so that each batch counts once, next to the weights that are
+            evaluated.
+        evaluation: Let BatchNorm and dropout behave as in evaluation.
+        buffers: Values for the model's floating-point buffers during the pass.
+        backward: False only runs the forward pass, for `observe`.
+    """
+
+    statistics: bool | None = None
+    evaluation: bool = False
+    buffers: Vector | None = None
+    backward: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A request for one gradient.
@@ -40,39 +89,28 @@ class Probe:
     Attributes:
         move: How to leave x_t, which changes the weights it is given in place. None stays at x_t.
         batch: The batch to evaluate.
-        perturbed: The point is an ascent point; its loss enters the sharpness gap.
-        statistics: Whether this pass counts in BatchNorm's running statistics. None means "if it is
-            not perturbed", so that each batch counts once, next to the weights that are evaluated.
-        part: Which samples of the batch to evaluate; None takes them all.
-        share: The share of the batch's samples that are evaluated, which weights the probe in the
-            batch's loss; 0 leaves it out of the step's record (a pass for another purpose).
+        role: What the point is to the method: clean, clean for the ascent alone, or perturbed.
+        samples: Which samples of the batch; all of them unless said otherwise.
+        mode: How the model behaves: as in training unless said otherwise.
         objective: What to differentiate instead of the training loss.
         observe: Told what `loss_fn` returned, detached, once per micro-batch, where the probe is
             evaluated; so only a probe that is alone in its round may carry it.
         wrt: Which tensors need a gradient; None means all. The others' are absent.
-        backward: False only runs the forward pass, for `observe`.
-        evaluation: Let BatchNorm and dropout behave as in evaluation.
-        buffers: Values for the model's floating-point buffers during this pass.
-        local: Leave out the average over data ranks.
     """
 
     move: Move | None = None
     batch: Batch = INCOMING
-    perturbed: bool = False
-    statistics: bool | None = None
-    part: Callable[[Any], Any] | None = None
-    share: float = 1.0
+    role: Role = CLEAN
+    samples: Samples = Samples()
+    mode: Mode = Mode()
     objective: Objective | None = None
     observe: Callable[[Loss], None] | None = None
     wrt: Sequence[bool] | None = None
-    backward: bool = True
-    evaluation: bool = False
-    buffers: Vector | None = None
-    local: bool = False
 
     @property
     def counts_statistics(self) -> bool:
-        return not self.perturbed if self.statistics is None else self.statistics
+        statistics = self.mode.statistics
+        return self.role is not PERTURBED if statistics is None else statistics
 
 
 Round = tuple[Probe, ...]
@@ -98,6 +136,66 @@ Rounds = Generator[Round, Sequence[Vector], Update]
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterInfo:
+    """What a method may select parameters by.
+
+    Attributes:
+        name: As in `model.named_parameters()`; only its last part if the model is not known.
+        is_normalization: Whether it belongs to a normalization layer.
+    """
+
+    name: str
+    is_normalization: bool
+
+
+Selection = Callable[[ParameterInfo], bool]
+"""Which parameters a piece acts on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """The numbers of the parameter groups, one for each tensor, as they are at this step.
+
+    Attributes:
+        rho: ρ, already evaluated at t.
+        lr: η.
+        weight_decay: The base optimizer's weight decay.
+        eps: Added to a norm before dividing by it; the same for all.
+    """
+
+    rho: Sequence[float]
+    lr: Sequence[float]
+    weight_decay: Sequence[float]
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class BaseView:
+    """What a method may ask about the base optimizer.
+
+    Attributes:
+        lookahead: Peek: the move to where the base optimizer would step with a gradient.
+        momentum: Its momentum (or Adam's first moment); None before it has one.
+    """
+
+    lookahead: Callable[[Vector], Move]
+    momentum: Callable[[], Vector | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """What a method may ask about the model.
+
+    Attributes:
+        parameters: The name and kind of each parameter; None while the layers are not known.
+        buffers: The floating-point buffers.
+    """
+
+    parameters: Callable[[], Sequence[ParameterInfo] | None]
+    buffers: Callable[[], Weights]
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """All that a method may know about the step at hand: numbers and vectors.
 
@@ -105,33 +203,21 @@ class Context:
         t: The number of updates made so far.
         epoch: As told with `optimizer.set_epoch`, 0 before.
         x: The weights x_t; read them, do not change them.
-        rho: ρ for each tensor (groups may differ), already evaluated at t.
-        lr: η for each tensor.
-        weight_decay: The base optimizer's weight decay for each tensor.
-        eps: Added to a norm before dividing by it.
-        sync_perturbation: Whether data ranks share the gradient that perturbs.
-        lookahead: Peek: the move to where the base optimizer would step with a gradient.
+        groups: ρ, η and weight decay for each tensor: parameter groups may differ.
+        base: What may be asked about the base optimizer.
+        model: What may be asked about the model.
         generator: A generator that depends on the run's seed and the step alone, the same on all
             ranks. Each call starts it anew.
-        parameters: The name and kind of each parameter; None while the layers are not known.
-        buffers: The model's floating-point buffers.
-        momentum: The base optimizer's momentum (or Adam's first moment); None before it has one.
         batch_size: The number of samples in the incoming batch.
     """
 
     t: int
     epoch: int
     x: Weights
-    rho: Sequence[float]
-    lr: Sequence[float]
-    weight_decay: Sequence[float]
-    eps: float
-    sync_perturbation: bool
-    lookahead: Callable[[Vector], Move]
+    groups: Hyperparameters
+    base: BaseView
+    model: ModelView
     generator: Callable[[], torch.Generator]
-    parameters: Callable[[], Sequence[ParameterInfo] | None]
-    buffers: Callable[[], Weights]
-    momentum: Callable[[], Vector | None]
     batch_size: Callable[[], int]
 
 
@@ -143,6 +229,8 @@ class Method(Protocol):
     Attributes:
         rho: The perturbation radius, a number or a function of t; groups may override it.
         holds_batch: Whether the incoming batch is kept, as HELD, for the next call.
+        probes_per_round: How many probes a round has, and so how many devices can work at once.
+            Where that depends on the batch's size: for a batch that is too small to be cut.
     """
 
     @property
@@ -150,6 +238,9 @@ class Method(Protocol):
 
     @property
     def holds_batch(self) -> bool: ...
+
+    @property
+    def probes_per_round(self) -> int: ...
 
     def initial_state(self) -> Any:
         """The state before the first batch: a dataclass of vectors and numbers, or None."""
@@ -162,3 +253,19 @@ class Method(Protocol):
     def after_skip(self, state: Any) -> Any:
         """The state to go on with after a step with a non-finite gradient was skipped."""
         ...
+
+
+@dataclass(frozen=True)
+class MethodDefaults:
+    """What a method is unless it says otherwise: a radius, nothing held, nothing to remember."""
+
+    rho: Rho = 0.0
+
+    holds_batch = False
+    probes_per_round = 1
+
+    def initial_state(self) -> Any:
+        return None
+
+    def after_skip(self, state: Any) -> Any:
+        return state

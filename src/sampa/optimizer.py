@@ -41,7 +41,18 @@ from sampa.messages import (
     require_known,
     require_same_settings,
 )
-from sampa.method import HELD, INCOMING, Context, Method, Move, Probe, Update
+from sampa.method import (
+    HELD,
+    INCOMING,
+    BaseView,
+    Context,
+    Hyperparameters,
+    Method,
+    ModelView,
+    Move,
+    Probe,
+    Update,
+)
 from sampa.options import Options
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
 from sampa.vectors.packing import Packing
@@ -179,8 +190,8 @@ class SharpnessAware(Wrapper):
                 gradients = self._unscaled(answers)
                 journal.note(probes, answers, gradients)
                 # A local gradient is this rank's alone: what is decided by it must not differ.
-                shared = [g for g, probe in zip(gradients, probes, strict=True) if not probe.local]
-                if not all(g.is_finite for g in shared):
+                pairs = zip(gradients, probes, strict=True)
+                if not all(g.is_finite or evaluator.is_local(probe) for g, probe in pairs):
                     rounds.close()
                     return None
                 probes = rounds.send(gradients)
@@ -239,16 +250,15 @@ class SharpnessAware(Wrapper):
             t=t,
             epoch=self._progress.epoch,
             x=weights,
-            rho=self._per_tensor(lambda group: radius(self._rho(group), t)),
-            lr=self._per_tensor(lambda group: float(group["lr"])),
-            weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
-            eps=self.perturb_eps,
-            sync_perturbation=self.sync_perturbation,
-            lookahead=self._lookahead,
+            groups=Hyperparameters(
+                rho=self._per_tensor(lambda group: radius(self._rho(group), t)),
+                lr=self._per_tensor(lambda group: float(group["lr"])),
+                weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
+                eps=self.perturb_eps,
+            ),
+            base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
+            model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
             generator=self._generator,
-            parameters=lambda: self._layers.describe(weights),
-            buffers=self._layers.float_buffers,
-            momentum=lambda: momentum(self.base, weights),
             batch_size=lambda: batch_size(batch),
         )
 
@@ -282,6 +292,7 @@ class SharpnessAware(Wrapper):
             scaler=self.scaler,
             devices=frozenset(p.device for p in weights),
             step=self._progress.calls,
+            sync_perturbation=self.sync_perturbation,
         )
 
     def _packing_of(self, weights: list[Tensor]) -> Packing:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Answer
-from sampa.method import HELD, INCOMING, Batch, Probe
+from sampa.method import HELD, INCOMING, PERTURBED, Batch, Probe
 from sampa.vectors.vector import Vector, cosine
 
 
@@ -80,20 +80,20 @@ class Journal:
         self, probes: Sequence[Probe], answers: Sequence[Answer], gradients: Sequence[Vector]
     ) -> None:
         self.passes += len(probes)
-        if not any(probe.backward for probe in probes):
+        if not any(probe.mode.backward for probe in probes):
             return
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
         for probe, answer, gradient in zip(probes, answers, gradients, strict=True):
             self._losses.append(answer.loss)
             self._norms.append(gradient.norm)
-            if probe.share > 0:
+            if probe.samples.share > 0:
                 self._gradients = [*self._gradients[:1], gradient]
         seen: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
         for probe, answer in zip(probes, answers, strict=True):
-            if probe.share > 0:
-                place = seen.setdefault((probe.batch, probe.perturbed), [])
-                place.append((probe.share, answer.loss))
+            if probe.samples.share > 0:
+                place = seen.setdefault((probe.batch, probe.role is PERTURBED), [])
+                place.append((probe.samples.share, answer.loss))
         for (batch, perturbed), losses in seen.items():
             self._note_batch(batch, perturbed, losses)
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 import sampa
-from sampa.method import Rounds
-from sampa.methods.base import MethodDefaults
+from sampa.method import MethodDefaults, Rounds
 from sampa.vectors.vector import weighted_sum
 from tests.distributed.training import (
     Outcome,
@@ -80,7 +79,7 @@ class ThreeProbes(MethodDefaults):
     """The mean of three gradients of one round; the middle one counts in BatchNorm's statistics."""
 
     def rounds(self, context: sampa.Context, state: None) -> Rounds:
-        gradients = yield tuple(sampa.Probe(statistics=i == 1) for i in range(3))
+        gradients = yield tuple(sampa.Probe(mode=sampa.Mode(statistics=i == 1)) for i in range(3))
         return sampa.Update(weighted_sum(gradients, [1 / 3] * 3))
 
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.method import Rounds
-from sampa.methods.base import MethodDefaults
+from sampa.method import MethodDefaults, Rounds
 from tests.distributed.failing import messages, rank
 from tests.distributed.training import Run, Session, cross_entropy
 from tests.problems import Batch, small_net
@@ -92,7 +91,10 @@ class Observing(MethodDefaults):
 
     def rounds(self, context: sampa.Context, state: None) -> Rounds:
         seen: list[sampa.Loss] = []
-        a, _ = yield (sampa.Probe(observe=seen.append), sampa.Probe(statistics=False))
+        a, _ = yield (
+            sampa.Probe(observe=seen.append),
+            sampa.Probe(mode=sampa.Mode(statistics=False)),
+        )
         return sampa.Update(a)
 
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 import sampa
 from sampa.execution.parallel.groups import Groups, open_mesh
 from sampa.execution.parallel.model import confine_to_branch
-from sampa.method import Rounds
-from sampa.methods.base import MethodDefaults
+from sampa.method import MethodDefaults, Rounds
 from sampa.vectors.vector import mix
 from tests.distributed.training import Run, Session, differences, net_without_noise, train
 from tests.problems import image_batches
@@ -159,7 +158,10 @@ class TurnTaking(MethodDefaults):
 
     def rounds(self, context: sampa.Context, state: None) -> Rounds:
         odd = bool(context.t % 2)
-        a, b = yield (sampa.Probe(statistics=not odd), sampa.Probe(statistics=odd))
+        a, b = yield (
+            sampa.Probe(mode=sampa.Mode(statistics=not odd)),
+            sampa.Probe(mode=sampa.Mode(statistics=odd)),
+        )
         return sampa.Update(mix(a, b, 0.5))
 
 

@@ -8,9 +8,9 @@ from torch.optim import Optimizer
 
 from sampa.batches import MicroBatches
 from sampa.catalog.core import SAM
-from sampa.execution.layers import Selection
 from sampa.losses import ZeroOneBound
 from sampa.messages import Rho, require
+from sampa.method import Selection
 from sampa.methods.async_sam import AsyncSAMMethod
 from sampa.methods.multi_step import MultiStepSAMMethod
 from sampa.methods.naive import (

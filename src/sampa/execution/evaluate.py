@@ -19,7 +19,7 @@ from sampa.execution.lookahead import clear_gradients, take_gradients
 from sampa.execution.profiling import marked
 from sampa.execution.randomness import seeded
 from sampa.losses import Loss, checked_loss
-from sampa.method import Batch, Probe
+from sampa.method import ASCENT, Batch, Probe
 from sampa.vectors.packing import Packing
 from sampa.vectors.vector import Vector, Weights, copy_, restrict
 
@@ -53,6 +53,7 @@ class Evaluator:
         accumulate: Micro-batches per probe.
         scaler: Scales the loss where gradients would underflow in half precision.
         step: The number of the call of `step`, over all sessions of a run.
+        sync_perturbation: Whether data ranks perturb by their common gradient, or each by its own.
     """
 
     loss_fn: LossFn
@@ -66,6 +67,7 @@ class Evaluator:
     scaler: GradScaler | None = None
     devices: frozenset[torch.device] = field(default_factory=frozenset)
     step: int = 0
+    sync_perturbation: bool = True
 
     def backward(
         self,
@@ -88,18 +90,22 @@ class Evaluator:
         model = self.layers.model
         with (
             self.excursions.to(probe.move, self.weights, self.packing),
-            self._with_buffers(probe.buffers),
-            evaluation_mode(model) if probe.evaluation else nullcontext(),
+            self._with_buffers(probe.mode.buffers),
+            evaluation_mode(model) if probe.mode.evaluation else nullcontext(),
             nullcontext() if probe.counts_statistics else frozen_statistics(model),
             seeded(self.seed_of(probe, number), self.devices),
             self.layers.watched(),
             self._wanting(probe.wrt if may_freeze else None) as wanted,
-            torch.set_grad_enabled(probe.backward and wanted),
+            torch.set_grad_enabled(probe.mode.backward and wanted),
             marked("gradient"),
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
-            return self._accumulate(probe, probe.backward and wanted, sync, announce)
+            return self._accumulate(probe, probe.mode.backward and wanted, sync, announce)
+
+    def is_local(self, probe: Probe) -> bool:
+        """Whether data ranks keep the probe's gradient to themselves."""
+        return probe.role is ASCENT and not self.sync_perturbation
 
     def taken(self) -> Vector:
         """Take away the gradient that `backward` left."""
@@ -112,8 +118,8 @@ class Evaluator:
         sync: Callable[[bool], AbstractContextManager[None]],
         announce: Callable[[Tensor], None],
     ) -> Tensor:
-        batch = self.batches[probe.batch]
-        micro_batches = split(batch if probe.part is None else probe.part(batch), self.accumulate)
+        batch, part = self.batches[probe.batch], probe.samples.part
+        micro_batches = split(batch if part is None else part(batch), self.accumulate)
         total: Tensor | None = None
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1

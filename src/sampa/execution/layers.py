@@ -6,9 +6,8 @@ forward passes, which is enough to tell a BatchNorm's weight from a convolution'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,23 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from sampa.method import ParameterInfo
+
 NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterInfo:
-    """What a method may select parameters by.
-
-    Attributes:
-        name: As in `model.named_parameters()`; only its last part if the model is not known.
-        is_normalization: Whether it belongs to a normalization layer.
-    """
-
-    name: str
-    is_normalization: bool
-
-
-Selection = Callable[[ParameterInfo], bool]
 
 
 class Layers:

@@ -15,8 +15,18 @@ from typing import Any, Literal
 
 from sampa.batches import first_samples
 from sampa.messages import Rho, require, require_choice
-from sampa.method import HELD, INCOMING, Context, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    HELD,
+    INCOMING,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Probe,
+    Rounds,
+    Samples,
+    Update,
+)
 from sampa.methods.sampa import HeldGradient
 from sampa.pieces.geometry import Geometry, Sphere
 
@@ -42,6 +52,10 @@ class AsyncSAMMethod(MethodDefaults):
     def holds_batch(self) -> bool:
         return self.ascent_batch == "next"
 
+    @property
+    def probes_per_round(self) -> int:
+        return 1 + self.tau
+
     def initial_state(self) -> HeldGradient:
         return HeldGradient()
 
@@ -49,7 +63,7 @@ class AsyncSAMMethod(MethodDefaults):
         # A part of the batch is not the whole batch: then the descent pass counts its statistics.
         whole = self.ascent_share == 1.0
         part = None if whole else first_samples(self.ascent_share)
-        ascent = Probe(part=part, share=self.ascent_share, statistics=whole)
+        ascent = Probe(samples=Samples(part, self.ascent_share), mode=Mode(statistics=whole))
         if self.tau == 0:
             (a,) = yield (ascent,)
             (g_tilde,) = yield (self._descent(context, a, statistics=not whole),)
@@ -64,8 +78,8 @@ class AsyncSAMMethod(MethodDefaults):
         return Probe(
             None if a is None else self.geometry(context, a),  # x̃_t = x_t + ρ a_{t−1} / ‖a_{t−1}‖
             HELD if self.holds_batch else INCOMING,
-            perturbed=True,
-            statistics=statistics,
+            PERTURBED,
+            mode=Mode(statistics=statistics),
         )
 
     def after_skip(self, state: HeldGradient) -> HeldGradient:

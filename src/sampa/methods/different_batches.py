@@ -13,8 +13,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sampa.messages import Rho, require_choice
-from sampa.method import HELD, INCOMING, Context, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    HELD,
+    INCOMING,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Probe,
+    Rounds,
+    Update,
+)
 from sampa.pieces.geometry import Geometry, Sphere
 
 
@@ -52,7 +61,7 @@ class SAMdbMethod(MethodDefaults):
         on_next = self.perturb_on == "next"
         first, second = (INCOMING, HELD) if on_next else (HELD, INCOMING)
         # The incoming batch is the one whose statistics have not been counted yet.
-        (g,) = yield (Probe(batch=first, statistics=on_next),)
+        (g,) = yield (Probe(batch=first, mode=Mode(statistics=on_next)),)
         move = self.geometry(context, g)  # x̃ = x + ρ g / ‖g‖   (eq. 2)
-        (g_tilde,) = yield (Probe(move, second, perturbed=True, statistics=not on_next),)
+        (g_tilde,) = yield (Probe(move, second, PERTURBED, mode=Mode(statistics=not on_next)),)
         return Update(g_tilde, state)

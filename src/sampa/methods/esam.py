@@ -22,8 +22,18 @@ from torch import Tensor
 from sampa.batches import samples
 from sampa.losses import Loss
 from sampa.messages import Rho, require, require_choice
-from sampa.method import Context, Move, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    ASCENT,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Move,
+    Probe,
+    Rounds,
+    Samples,
+    Update,
+)
 from sampa.pieces.geometry import along
 from sampa.vectors.masks import random_scores
 from sampa.vectors.vector import Vector, multiply, restrict
@@ -52,18 +62,19 @@ class ESAMMethod(MethodDefaults):
         chosen = self._subset(context)
         (g,) = yield (
             Probe(
+                role=ASCENT,
                 wrt=chosen if self.swp == "tensor" else None,
                 observe=_collect(clean) if selects else None,
-                local=not context.sync_perturbation,
             ),
         )
         move = self._move(context, g, chosen)
         part = None
         if selects:
             perturbed: list[Tensor] = []
-            yield (Probe(move, perturbed=True, backward=False, observe=_collect(perturbed)),)
+            forward = Mode(backward=False)
+            yield (Probe(move, role=PERTURBED, mode=forward, observe=_collect(perturbed)),)
             part = samples(hardest(torch.cat(clean), torch.cat(perturbed), self.gamma))
-        (g_tilde,) = yield (Probe(move, perturbed=True, part=part),)
+        (g_tilde,) = yield (Probe(move, role=PERTURBED, samples=Samples(part)),)
         return Update(g_tilde)
 
     def _subset(self, context: Context) -> Sequence[bool]:

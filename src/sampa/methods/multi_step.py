@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sampa.messages import Rho, require
-from sampa.method import Context, Move, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rounds, Update
 from sampa.vectors.vector import Vector, Weights, add, add_, scale
 
 
@@ -32,13 +31,13 @@ class MultiStepSAMMethod(MethodDefaults):
         a = 1.0 if self.project else 1 / self.steps  # in units of ρ, which groups may differ in
         d: Vector | None = None
         for k in range(self.steps):
-            (g,) = yield (Probe(offset(context, d), perturbed=k > 0),)
+            (g,) = yield (Probe(offset(context, d), role=PERTURBED if k > 0 else CLEAN),)
             if g.norm > 0:
-                climb = scale(g, a / (g.norm + context.eps))  # a g / ‖g‖
+                climb = scale(g, a / (g.norm + context.groups.eps))  # a g / ‖g‖
                 d = climb if d is None else add(d, climb)
                 if self.project and d.norm > 1:
                     d = scale(d, 1 / d.norm)
-        (g_tilde,) = yield (Probe(offset(context, d), perturbed=True),)
+        (g_tilde,) = yield (Probe(offset(context, d), role=PERTURBED),)
         return Update(g_tilde)
 
 
@@ -48,6 +47,6 @@ def offset(context: Context, d: Vector | None) -> Move | None:
         return None
 
     def move(weights: Weights) -> None:
-        add_(weights, d, context.rho)
+        add_(weights, d, context.groups.rho)
 
     return move

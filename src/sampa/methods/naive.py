@@ -22,8 +22,7 @@ from typing import Literal
 import torch
 
 from sampa.messages import Rho, require_choice
-from sampa.method import Context, Move, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
 from sampa.methods.sampa import HeldGradient
 from sampa.pieces.geometry import Geometry, Sphere, along
 from sampa.vectors.vector import Vector, Weights, add, restrict_to
@@ -44,7 +43,7 @@ def gaussian_direction(context: Context) -> Vector:
 
 def one_perturbed_gradient(move: Move | None) -> Rounds:
     """The round that all methods of this file are: one gradient, at x̃."""
-    (g_tilde,) = yield (Probe(move, perturbed=True, statistics=True),)
+    (g_tilde,) = yield (Probe(move, role=PERTURBED, mode=Mode(statistics=True)),)
     return Update(g_tilde)
 
 
@@ -87,7 +86,7 @@ class MomentumSAMMethod(MethodDefaults):
         require_choice("decay_at", self.decay_at, ("clean", "perturbed", "after"))
 
     def rounds(self, context: Context, state: None) -> Rounds:
-        v = context.momentum()
+        v = context.base.momentum()
         if v is None and context.t > 0:
             raise ValueError(
                 "Momentum-SAM needs a base optimizer with momentum, and its state has neither "
@@ -106,15 +105,16 @@ class MomentumSAMMethod(MethodDefaults):
 
     def _extra_decay(self, context: Context, v: Vector) -> Vector:
         """wd (x̃ − x): with it the base optimizer's own decay at x becomes one at x̃."""
-        factors = zip(v, context.weight_decay, context.rho, strict=True)
-        length = v.norm + context.eps
+        factors = zip(v, context.groups.weight_decay, context.groups.rho, strict=True)
+        length = v.norm + context.groups.eps
         return Vector([None if t is None else t * (-wd * rho / length) for t, wd, rho in factors])
 
 
 def decay_after_step(context: Context, gradient: Vector) -> Move:
     """Turn x (1 − η wd) − η u, which AdamW gives, into (x − η u) (1 − η wd)."""
     x = restrict_to(Vector([p.detach() for p in context.x]), gradient).clone()
-    rates = [lr * wd for lr, wd in zip(context.lr, context.weight_decay, strict=True)]
+    groups = context.groups
+    rates = [lr * wd for lr, wd in zip(groups.lr, groups.weight_decay, strict=True)]
 
     def then(weights: Weights) -> None:
         for p, before, rate in zip(weights, x, rates, strict=True):

@@ -21,8 +21,7 @@ from typing import Any
 
 from sampa.losses import Objective
 from sampa.messages import Rho, require
-from sampa.method import Context, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import ASCENT, CLEAN, PERTURBED, Context, MethodDefaults, Probe, Rounds, Update
 from sampa.pieces.combines import Combine
 from sampa.pieces.combines import replace as replace_gradient
 from sampa.pieces.directions import Direction, Fresh
@@ -97,12 +96,12 @@ class RadiusFromRate:
 
     def __call__(self, context: Context) -> Context:
         span = self.lr_max - self.lr_min
-        shares = [1.0 if span == 0 else (lr - self.lr_min) / span for lr in context.lr]
+        shares = [1.0 if span == 0 else (lr - self.lr_min) / span for lr in context.groups.lr]
         rhos = [
             self.rho_min + (rho - self.rho_min) * s
-            for rho, s in zip(context.rho, shares, strict=True)
+            for rho, s in zip(context.groups.rho, shares, strict=True)
         ]
-        return replace(context, rho=rhos)
+        return replace(context, groups=replace(context.groups, rho=rhos))
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class SAMMethod(MethodDefaults):
             return Update(g if self.between is None else self.between(g, state.flat), state)
         d, memory = self.direction(g, state.direction)
         move = self.geometry(context, d)  # x̃ = x + ρ d / ‖d‖   (eq. 2)
-        (g_tilde,) = yield (Probe(move, perturbed=True),)
+        (g_tilde,) = yield (Probe(move, role=PERTURBED),)
         flat = None if self.between is None else self.between.remember(g, g_tilde)
         return Update(self.combine(g, g_tilde), replace(state, direction=memory, flat=flat))
 
@@ -138,9 +137,9 @@ class SAMMethod(MethodDefaults):
         """∇f(x_t; B_t), or only what the perturbation needs of it."""
         only_perturbs = self.combine is replace_gradient and isinstance(self.when, Always)
         return Probe(
+            role=ASCENT if only_perturbs else CLEAN,
             objective=self.ascent_loss,
             wrt=self.geometry.wrt(context) if only_perturbs else None,
-            local=only_perturbs and not context.sync_perturbation,
         )
 
 
@@ -159,10 +158,11 @@ class WSAMMethod(MethodDefaults):
 
     def rounds(self, context: Context, state: Any) -> Rounds:
         (g,) = yield (Probe(),)
-        (g_tilde,) = yield (Probe(Sphere()(context, g), perturbed=True),)
+        (g_tilde,) = yield (Probe(Sphere()(context, g), role=PERTURBED),)
         sharpness = add(g_tilde, g, alpha=-1.0)
         w = self.gamma / (1 - self.gamma)
-        rates = [-lr * w for lr in context.lr]  # of this step: a scheduler may change them later
+        # The rates of this step: a scheduler may change them before `then` is called.
+        rates = [-lr * w for lr in context.groups.lr]
 
         def then(weights: Weights) -> None:
             add_(weights, sharpness, rates)  # x_{t+1} = x' − η w (g̃ − g)

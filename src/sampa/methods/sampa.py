@@ -27,8 +27,18 @@ from typing import Literal
 from sampa.batches import MicroBatches, shard, shares
 from sampa.losses import Objective
 from sampa.messages import Rho, require, require_choice, require_number
-from sampa.method import HELD, Context, Move, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    HELD,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Move,
+    Probe,
+    Rounds,
+    Samples,
+    Update,
+)
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import Geometry, Sphere
 from sampa.vectors.vector import Vector, mix, weighted_sum
@@ -52,7 +62,7 @@ class OptGDMethod(MethodDefaults):
         if state.g is None:
             (g_0,) = yield (Probe(),)
             return Update(None, HeldGradient(g_0))
-        (g_next,) = yield (Probe(context.lookahead(state.g)),)  # ∇f(y_{t+1}; B_{t+1})
+        (g_next,) = yield (Probe(context.base.lookahead(state.g)),)  # ∇f(y_{t+1}; B_{t+1})
         return Update(g_next, HeldGradient(g_next))
 
     def after_skip(self, state: HeldGradient) -> HeldGradient:
@@ -105,6 +115,12 @@ class SAMPaMethod(MethodDefaults):
             "None with another direction or ascent_loss (each micro-batch climbs its own gradient)",
         )
 
+    @property
+    def probes_per_round(self) -> int:
+        if self.micro_batches is not None:
+            return 2 * (self.micro_batches.count or 1)
+        return 2 if self.ascent_loss is None or self.shared_gradient else 3
+
     def initial_state(self) -> SAMPaState:
         return SAMPaState()
 
@@ -118,7 +134,7 @@ class SAMPaMethod(MethodDefaults):
         # x̃_t = x_t + ρ g_t / ‖g_t‖
         at_x = self._at_x_tilde(context, (d, *climbs[1:]), state.shares)
         # y_{t+1} = ModelUpdate_{m_t}(x_t, g_t)
-        at_y = self._at_y(context, context.lookahead(state.g))
+        at_y = self._at_y(context, context.base.lookahead(state.g))
         gradients = yield alternate(at_x, at_y)
         perturbed, lookahead = separate(gradients, len(at_x), len(at_y))
         g_tilde = weighted_sum(perturbed, state.shares)
@@ -139,10 +155,9 @@ class SAMPaMethod(MethodDefaults):
             Probe(
                 self.geometry(context, d),
                 HELD,
-                perturbed=True,
-                statistics=self.bn_pass == "perturbed" and j == n - 1,
-                part=None if n == 1 else shard(j, n),
-                share=share,
+                PERTURBED,
+                Samples(None if n == 1 else shard(j, n), share),
+                Mode(statistics=self.bn_pass == "perturbed" and j == n - 1),
             )
             for j, (d, share) in enumerate(zip(directions, weights, strict=True))
         )
@@ -155,16 +170,17 @@ class SAMPaMethod(MethodDefaults):
         training = tuple(
             Probe(
                 move,
-                statistics=counted and j == n - 1,
+                samples=Samples(None if n == 1 else shard(j, n), share),
+                mode=Mode(statistics=counted and j == n - 1),
                 objective=objective,
-                part=None if n == 1 else shard(j, n),
-                share=share,
             )
             for j, share in enumerate(weights)
         )
         if self.ascent_loss is None or self.shared_gradient:
             return training
-        return (*training, Probe(move, share=0.0, statistics=False, objective=self.ascent_loss))
+        unrecorded, uncounted = Samples(share=0.0), Mode(statistics=False)
+        climbed = Probe(move, samples=unrecorded, mode=uncounted, objective=self.ascent_loss)
+        return (*training, climbed)
 
     def _held(
         self, context: Context, gradients: Sequence[Vector], memory: Vector | None

@@ -13,8 +13,17 @@ from dataclasses import dataclass, field
 
 from sampa.batches import MicroBatches, shard, shares
 from sampa.messages import Rho
-from sampa.method import Context, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    ASCENT,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Probe,
+    Rounds,
+    Samples,
+    Update,
+)
 from sampa.pieces.geometry import Geometry, Sphere
 from sampa.vectors.vector import weighted_sum
 
@@ -27,18 +36,21 @@ class MicroBatchSAMMethod(MethodDefaults):
     micro_batches: MicroBatches = field(default_factory=MicroBatches)
     geometry: Geometry = field(default_factory=Sphere)
 
+    @property
+    def probes_per_round(self) -> int:
+        return self.micro_batches.count or 1
+
     def rounds(self, context: Context, state: None) -> Rounds:
         size = context.batch_size()
         n = self.micro_batches.number(size)
-        parts = [None if n == 1 else shard(j, n) for j in range(n)]
-        local = not context.sync_perturbation
         weights = shares(size, n)
+        parts = [Samples(None if n == 1 else shard(j, n), weights[j]) for j in range(n)]
         gradients = yield tuple(  # g_j
-            Probe(part=part, share=share, local=local, statistics=j == n - 1)
-            for j, (part, share) in enumerate(zip(parts, weights, strict=True))
+            Probe(role=ASCENT, samples=part, mode=Mode(statistics=part is parts[-1]))
+            for part in parts
         )
         perturbed = yield tuple(  # x̃_j = x + ρ g_j / ‖g_j‖
-            Probe(self.geometry(context, g), perturbed=True, part=part, share=share)
-            for g, part, share in zip(gradients, parts, weights, strict=True)
+            Probe(self.geometry(context, g), role=PERTURBED, samples=part)
+            for g, part in zip(gradients, parts, strict=True)
         )
         return Update(weighted_sum(perturbed, weights))  # Σ_j (|B^j| / |B|) h_j

@@ -23,8 +23,17 @@ import torch
 
 from sampa.batches import samples
 from sampa.messages import Rho, require, require_choice
-from sampa.method import Context, Probe, Round, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import (
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Probe,
+    Round,
+    Rounds,
+    Samples,
+    Update,
+)
 from sampa.pieces.geometry import Masked
 from sampa.vectors import masks
 from sampa.vectors.vector import Vector, add
@@ -74,7 +83,7 @@ class SparseSAMMethod(MethodDefaults):
         if mask is None or (is_due and self.mask == "fisher"):
             mask = yield from self._new_mask(context)
         (g,) = yield (Probe(),)
-        (g_tilde,) = yield (Probe(Masked(mask)(context, g), perturbed=True),)
+        (g_tilde,) = yield (Probe(Masked(mask)(context, g), role=PERTURBED),)
         if is_due and self.mask == "dynamic" and state.mask is not None:
             mask = self._swapped(context, mask, g)
         return Update(g_tilde, SparseState(mask, context.epoch))
@@ -86,8 +95,8 @@ class SparseSAMMethod(MethodDefaults):
             return masks.top(scores, n - math.ceil(n * self.sparsity))
         fisher: Vector | None = None
         for i in range(min(self.num_samples, context.batch_size())):
-            one = samples(torch.tensor([i]))
-            (g,) = yield (Probe(part=one, share=0.0, evaluation=True, statistics=False),)
+            one = Samples(samples(torch.tensor([i])), share=0.0)
+            (g,) = yield (Probe(samples=one, mode=Mode(evaluation=True, statistics=False)),)
             squared = g.map(torch.square)
             fisher = squared if fisher is None else add(fisher, squared)
         assert fisher is not None

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from sampa.losses import Loss, distillation
 from sampa.messages import require
-from sampa.method import Context, Move, Probe, Rounds, Update
-from sampa.methods.base import MethodDefaults
+from sampa.method import Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
 from sampa.pieces.directions import moving_average
 from sampa.vectors.vector import Vector, Weights, copy_
 
@@ -149,13 +148,11 @@ class MESAMethod(TrajectoryLoss):
             (g,) = yield (Probe(),)
             return Update(g, average)
         seen: list[Tensor] = []
+        buffers = Vector(average.buffers) if average.buffers else None
         yield (
             Probe(
                 _move_to(average.weights),
-                backward=False,
-                evaluation=True,
-                statistics=False,
-                buffers=Vector(average.buffers) if average.buffers else None,
+                mode=Mode(statistics=False, evaluation=True, buffers=buffers, backward=False),
                 observe=lambda loss: seen.extend(loss.need("MESA", "logits")),
             ),
         )
@@ -171,7 +168,7 @@ class MESAMethod(TrajectoryLoss):
     def _averaged(self, context: Context, state: MESAState) -> MESAState:
         """v ← decay v + (1−decay) x, from the weights that the last update left."""
         x = Vector([p.detach() for p in context.x])
-        buffers = [b.detach() for b in context.buffers()]
+        buffers = [b.detach() for b in context.model.buffers()]
         if state.weights is None:
             return MESAState(x.clone(), tuple(b.clone() for b in buffers))
         weights = moving_average(state.weights, x, 1 - self.decay)

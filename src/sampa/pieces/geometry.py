@@ -14,9 +14,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from sampa.execution.layers import ParameterInfo, Selection
 from sampa.messages import require, require_choice
-from sampa.method import Context, Move
+from sampa.method import Context, Move, ParameterInfo, Selection
 from sampa.vectors.vector import Vector, Weights, add_, multiply, restrict
 
 
@@ -47,7 +46,7 @@ def along(context: Context, v: Vector, length: float, factor: float = 1.0) -> Mo
     """The move x += factor · ρ v / length; None where the length is 0 or not finite."""
     if length == 0 or not math.isfinite(length):
         return None
-    factors = [factor * rho / (length + context.eps) for rho in context.rho]
+    factors = [factor * rho / (length + context.groups.eps) for rho in context.groups.rho]
 
     def move(weights: Weights) -> None:
         add_(weights, v, factors)  # x̃ = x + ρ v / ‖v‖
@@ -167,7 +166,7 @@ class Only:
         return self.inside(context, restrict(direction, self._chosen(context)))
 
     def wrt(self, context: Context) -> Sequence[bool] | None:
-        return None if context.parameters() is None else self._chosen(context)
+        return None if context.model.parameters() is None else self._chosen(context)
 
     def _chosen(self, context: Context) -> list[bool]:
         chosen = selection(context, self.select)
@@ -209,7 +208,7 @@ def selection(context: Context, select: Selection) -> list[bool]:
     """
     if select is every_parameter:
         return [True] * len(context.x)
-    parameters = context.parameters()
+    parameters = context.model.parameters()
     if parameters is None:
         raise RuntimeError(
             "this method selects parameters by their layer, and loss_fn ran no layer that some of "

@@ -180,7 +180,8 @@ class Parallel:
         number = self.branch % len(wave)
         probe = wave[number]
         gathers = len(wave) > 1
-        averages = self._groups.data_ranks > 1 and probe.backward and not probe.local
+        averages = self._groups.data_ranks > 1 and probe.mode.backward
+        averages = averages and not evaluator.is_local(probe)
         self._statistics.prepare(wave)
         exchanges = gathers or averages
         self._agreement.check(evaluator.weights, evaluator.batches[INCOMING], exchanges=exchanges)
@@ -220,7 +221,8 @@ class Parallel:
         the first arrangement again, would differ from one that was not interrupted.
         """
         if not self._buckets_are_final:
-            rehearsal = dataclasses.replace(probe, statistics=False, objective=None, observe=None)
+            mode = dataclasses.replace(probe.mode, statistics=False)
+            rehearsal = dataclasses.replace(probe, mode=mode, objective=None, observe=None)
             self.exchange.begin(gathers=False, averages=True)
             self._backward(rehearsal, number, evaluator)
             self.exchange.collect(evaluator, branches=1)
@@ -239,7 +241,7 @@ class Parallel:
 
 
 def _require_exchangeable(wave: Round) -> None:
-    if len(wave) > 1 and any(probe.observe or not probe.backward for probe in wave):
+    if len(wave) > 1 and any(probe.observe or not probe.mode.backward for probe in wave):
         raise RuntimeError(
             "a probe with observe, or without a backward pass, must be alone in its round: the "
             "other ranks would not learn what it saw; yield it in a round of its own"

@@ -40,10 +40,10 @@ class SharedStatistics:
             raise RuntimeError(
                 "only one probe of a round may count in BatchNorm statistics, got "
                 f"{len(counting)}: on several branches none would have them all; give the others "
-                "Probe(..., statistics=False)"
+                "Probe(..., mode=Mode(statistics=False))"
             )
         moves_on = len(wave) > 1 and bool(counting) and counting != [self._owner]
-        if moves_on or any(probe.evaluation for probe in wave):
+        if moves_on or any(probe.mode.evaluation for probe in wave):
             self.sync()
 
     def note(self, wave: Round) -> None:
