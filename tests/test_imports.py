@@ -69,7 +69,7 @@ def test_the_walk_finds_the_library() -> None:
 
 
 def test_vectors_know_nothing_of_sampa_but_how_they_are_laid_out_and_summed() -> None:
-    below = {"sampa.vectors.packing", "sampa.vectors.reductions"}
+    below = {"sampa.vectors.reductions"}
     assert {m for m in imports("sampa.vectors.vector") if is_below(m, ("sampa",))} == below
     assert not [m for name in below for m in imports(name) if is_below(m, ("sampa",))]
 

@@ -55,7 +55,6 @@ from sampa.method import (
 )
 from sampa.options import Options
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
-from sampa.vectors.packing import Packing
 from sampa.vectors.vector import Vector, Weights, scale
 from sampa.wrapper import Wrapper
 
@@ -122,7 +121,6 @@ class SharpnessAware(Wrapper):
     def _setup(self) -> None:
         """What is not copied with an optimizer, and made anew."""
         self._excursions = Excursions()
-        self._packing = Packing(())
         self._layers = Layers(self.executor.module)
 
     # ---- one step ----------------------------------------------------------------------------
@@ -181,7 +179,7 @@ class SharpnessAware(Wrapper):
     ) -> Update | None:
         """Let the method yield rounds and answer them; None if a gradient is not finite."""
         context = self._context(weights, evaluator.batches[INCOMING])
-        state = states.aligned(self._method_state, weights, evaluator.packing)
+        state = states.aligned(self._method_state, weights)
         rounds = self.method.rounds(context, state)
         try:
             probes = next(rounds)
@@ -201,7 +199,7 @@ class SharpnessAware(Wrapper):
     def _apply(self, gradient: Vector, update: Update, weights: Weights) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
         gradient = self._clipped(gradient)
-        if states.storages(update.state) & gradient.storages():
+        if gradient.shares_memory_with(states.vectors_of(update.state)):
             gradient = gradient.clone()  # a base optimizer may write into its gradients
         set_gradients(weights, gradient)
         self.base.step()
@@ -284,7 +282,6 @@ class SharpnessAware(Wrapper):
             loss_fn=loss_fn,
             batches={INCOMING: batch, HELD: self._held_batch},
             weights=weights,
-            packing=self._packing_of(weights),
             layers=self._layers,
             seed_of=self._seed_of,
             excursions=self._excursions,
@@ -294,11 +291,6 @@ class SharpnessAware(Wrapper):
             step=self._progress.calls,
             sync_perturbation=self.sync_perturbation,
         )
-
-    def _packing_of(self, weights: list[Tensor]) -> Packing:
-        if not self._packing.fits(weights):  # a group was added
-            self._packing = Packing(weights)
-        return self._packing
 
     def _seed_of(self, probe: Probe, number: int) -> int:
         """Dropout's seed: the probe's, or its batch's if both passes are to see the same noise."""

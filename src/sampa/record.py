@@ -86,7 +86,7 @@ class Journal:
         self.widest_round = max(self.widest_round, len(probes))
         for probe, answer, gradient in zip(probes, answers, gradients, strict=True):
             self._losses.append(answer.loss)
-            self._norms.append(gradient.norm)
+            self._norms.append(gradient.norm.item())
             if probe.samples.share > 0:
                 self._gradients = [*self._gradients[:1], gradient]
         seen: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
@@ -117,7 +117,7 @@ class Journal:
     def compare_gradients(self) -> None:
         """Once all are there, and before the update: it may write into the last one."""
         if len(self._gradients) == 2:
-            self._cosine = cosine(*self._gradients)
+            self._cosine = cosine(*self._gradients).item()
         self._gradients = []
 
     def reported_loss(self) -> Tensor:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from sampa.vectors.packing import Packing, Pattern
 from sampa.vectors.vector import Vector, Weights
-from sampa.vectors.vector import pack as pack_tensors
 
 
 def pack(state: Any) -> dict[str, Any]:
@@ -37,39 +34,38 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
     return dataclasses.replace(initial, **{k: _unpacked(v, weights) for k, v in packed.items()})
 
 
-def storages(state: Any) -> set[int]:
-    """The pieces of memory that a state's vectors lie in."""
+def vectors_of(state: Any) -> list[Vector]:
+    """All vectors of a state."""
     values = [] if state is None else [getattr(state, f.name) for f in dataclasses.fields(state)]
-    vectors = [v for value in values for v in (value if _is_vectors(value) else [value])]
-    return {piece for v in vectors if isinstance(v, Vector) for piece in v.storages()}
+    flat = [v for value in values for v in (value if _is_vectors(value) else [value])]
+    return [v for v in flat if isinstance(v, Vector)]
 
 
-def aligned(state: Any, weights: Weights, packing: Packing) -> Any:
-    """The state with vectors that fit the weights as they are now, and are laid out like them.
+def aligned(state: Any, weights: Weights) -> Any:
+    """The state with vectors that fit the weights as they are now.
 
     Weights may have been frozen since it was made (nothing may move those any more), or added.
     """
-    if state is None:
-        return None
+    if all(_fits(v, weights) for v in vectors_of(state)):
+        return state
     values = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    changes = {k: _aligned(v, weights, packing) for k, v in values.items()}
-    return dataclasses.replace(state, **changes)
+    return dataclasses.replace(state, **{k: _aligned(v, weights) for k, v in values.items()})
 
 
-def _aligned(value: Any, weights: Weights, packing: Packing) -> Any:
+def _aligned(value: Any, weights: Weights) -> Any:
     if _is_vectors(value):
-        return tuple(_aligned(v, weights, packing) for v in value)
+        return tuple(_aligned(v, weights) for v in value)
     if not isinstance(value, Vector):
         return value
-    if packing.knows(value.layout) and _all_trainable(weights, value.layout.pattern):
-        return value
     padded = [*value, *[None] * (len(weights) - len(value))]
-    entries = [t if p.requires_grad else None for t, p in zip(padded, weights, strict=True)]
-    return pack_tensors(entries, packing)
+    return Vector(t if p.requires_grad else None for t, p in zip(padded, weights, strict=True))
 
 
-def _all_trainable(weights: Weights, pattern: Pattern) -> bool:
-    return all(p.requires_grad for p, there in zip(weights, pattern, strict=True) if there)
+def _fits(v: Vector, weights: Weights) -> bool:
+    same_length = len(v) == len(weights)
+    return same_length and all(
+        t is None or p.requires_grad for t, p in zip(v, weights, strict=True)
+    )
 
 
 def _is_vectors(value: Any) -> bool:
@@ -78,13 +74,8 @@ def _is_vectors(value: Any) -> bool:
 
 def _packed(value: Any) -> Any:
     if isinstance(value, Vector):
-        return {"vector": _tensors(value)}
-    return {"vectors": [_tensors(v) for v in value]} if _is_vectors(value) else value
-
-
-def _tensors(v: Vector) -> list[Tensor | None]:
-    """A tensor of its own for each entry: views would be saved with the whole buffer."""
-    return list(v if v.layout is None else v.map(torch.clone))
+        return {"vector": list(value.clone())}
+    return {"vectors": [list(v.clone()) for v in value]} if _is_vectors(value) else value
 
 
 def _unpacked(value: Any, weights: Weights) -> Any:

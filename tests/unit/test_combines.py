@@ -91,7 +91,7 @@ def test_gsams_gradient_has_the_norm_of_a_right_triangle() -> None:
     g_perp = orthogonal_part(g, g_tilde)
     assert g_perp is not None
     actual = SurrogateGap(0.4)(g, g_tilde).norm ** 2
-    assert actual == pytest.approx(g_tilde.norm**2 + 0.16 * g_perp.norm**2, rel=1e-14)
+    assert actual == pytest.approx(float(g_tilde.norm**2 + 0.16 * g_perp.norm**2), rel=1e-14)
 
 
 def test_gsam_takes_the_clean_gradients_part_away() -> None:
@@ -99,7 +99,7 @@ def test_gsam_takes_the_clean_gradients_part_away() -> None:
     G = SurrogateGap(0.4)(g, g_tilde)
     g_perp = orthogonal_part(g, g_tilde)
     assert g_perp is not None
-    assert dot(G, g_perp) == pytest.approx(-0.4 * g_perp.norm**2, rel=1e-12)
+    assert dot(G, g_perp) == pytest.approx(float(-0.4 * g_perp.norm**2), rel=1e-12)
 
 
 def test_gsam_of_parallel_gradients_is_the_perturbed_one() -> None:
@@ -140,7 +140,7 @@ def test_looksam_reuses_a_share_alpha_of_the_current_norm(alpha: float) -> None:
     reuse = ReuseFlatDirection(alpha)
     now = random_vector()
     G = reuse(now, reuse.remember(g, g_tilde))
-    assert add(G, now, alpha=-1.0).norm == pytest.approx(alpha * now.norm, rel=1e-13)
+    assert add(G, now, alpha=-1.0).norm == pytest.approx(float(alpha * now.norm), rel=1e-13)
 
 
 def test_looksam_without_a_flat_direction_is_the_base_optimizer() -> None:

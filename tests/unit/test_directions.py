@@ -50,7 +50,7 @@ def test_a_small_theta_remembers_longer() -> None:
     """After one zero gradient 1 − θ of the average is left."""
     zero = scale(GRADIENTS[0], 0.0)
     d = climbed(sampa.Average(0.1), [GRADIENTS[0], zero])[1]
-    assert d.norm == pytest.approx(0.9 * GRADIENTS[0].norm, rel=1e-14)
+    assert d.norm == pytest.approx(float(0.9 * GRADIENTS[0].norm), rel=1e-14)
 
 
 def test_a_tensor_without_a_gradient_is_not_climbed() -> None:
@@ -105,7 +105,7 @@ def test_lmbda_one_keeps_the_first_gradient_as_the_average() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_constant_gradients_leave_nothing_to_climb(dtype: torch.dtype) -> None:
     """The difference is rounding noise; a unit vector of noise would be a full perturbation."""
-    g = GRADIENTS[0].map(lambda t: t.to(dtype))
+    g = GRADIENTS[0].map_elements(lambda t: t.to(dtype))
     directions = climbed(sampa.Residual(1.0, 0.6), [g] * 6)
     assert all(d.norm == 0.0 for d in directions[1:])
 

@@ -236,7 +236,7 @@ def test_masked_move_is_shorter_by_the_masked_share_of_the_gradient() -> None:
     mask = Vector([(t > 0.2).double() for t in G if t is not None])
     e = offsets(sampa.Masked(mask))
     masked = [g * m for g, m in zip(G, mask, strict=True)]
-    assert norm(e) == pytest.approx(RHO * norm(masked) / G.norm, rel=ROUNDING)
+    assert norm(e) == pytest.approx(float(RHO * norm(masked) / G.norm), rel=ROUNDING)
 
 
 def test_masked_move_is_zero_off_the_mask() -> None:
@@ -255,7 +255,7 @@ def test_masked_move_is_zero_off_the_mask() -> None:
 )
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
 def test_direction_without_a_finite_length_moves_nothing(geometry: Any, value: float) -> None:
-    direction = G.map(lambda t: torch.full_like(t, value))
+    direction = G.map_elements(lambda t: torch.full_like(t, value))
     move = geometry(context(X, RHO, names=NAMES), direction)
     assert move is None or norm(moved(move, X)) == 0.0
 

@@ -16,7 +16,6 @@ from torch.optim.optimizer import (
 
 import sampa
 from sampa.execution.lookahead import borrowed_state, lookahead, set_gradients, take_gradients
-from sampa.vectors.packing import Packing
 from sampa.vectors.vector import Vector
 from tests.problems import BASES, cross_entropy_of, same_bits, tiny_mlp, vector_batches
 
@@ -266,6 +265,6 @@ def test_taking_gradients_takes_them_away() -> None:
     g = gradients(model, 0)
     set_gradients(list(model.parameters()), g)
     weights = list(model.parameters())
-    taken = take_gradients(weights, Packing(weights))
+    taken = take_gradients(weights)
     assert same_bits([t for t in taken if t is not None], [t for t in g if t is not None])
     assert all(p.grad is None for p in model.parameters())

@@ -20,7 +20,6 @@ from sampa.execution.profiling import marked
 from sampa.execution.randomness import seeded
 from sampa.losses import Loss, checked_loss
 from sampa.method import ASCENT, Batch, Probe
-from sampa.vectors.packing import Packing
 from sampa.vectors.vector import Vector, Weights, copy_, restrict
 
 LossFn = Callable[[Any], Tensor | Loss]
@@ -47,7 +46,6 @@ class Evaluator:
         loss_fn: The user's function from a batch to a scalar loss with its graph.
         batches: The batch behind each role.
         weights: The parameters, in the optimizer's order.
-        packing: How vectors of their shapes are laid out.
         layers: What is known of the model.
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
         accumulate: Micro-batches per probe.
@@ -59,7 +57,6 @@ class Evaluator:
     loss_fn: LossFn
     batches: Mapping[Batch, Any]
     weights: Weights
-    packing: Packing
     layers: Layers
     seed_of: Callable[[Probe, int], int]
     excursions: Excursions
@@ -89,7 +86,7 @@ class Evaluator:
         clear_gradients(self.weights)
         model = self.layers.model
         with (
-            self.excursions.to(probe.move, self.weights, self.packing),
+            self.excursions.to(probe.move, self.weights),
             self._with_buffers(probe.mode.buffers),
             evaluation_mode(model) if probe.mode.evaluation else nullcontext(),
             nullcontext() if probe.counts_statistics else frozen_statistics(model),
@@ -109,7 +106,7 @@ class Evaluator:
 
     def taken(self) -> Vector:
         """Take away the gradient that `backward` left."""
-        return take_gradients(self.weights, self.packing)
+        return take_gradients(self.weights)
 
     def _accumulate(
         self,

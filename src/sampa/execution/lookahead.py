@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import compress
 from typing import Any
 
 import torch.optim.optimizer as torch_optimizer
@@ -18,8 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sampa.method import Move
-from sampa.vectors.packing import Layout, Packing
-from sampa.vectors.vector import Vector, Weights, copied, pack
+from sampa.vectors.vector import Vector, Weights
 
 
 def lookahead(base: Optimizer, g: Vector) -> Move:
@@ -27,9 +25,8 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
     def move(weights: Weights) -> None:
         # A step may write into its gradients (foreach SGD with Nesterov does): hand it a copy.
-        copy = g.clone()
-        set_gradients(weights, copy.borrowed())
-        with borrowed_state(base, g.layout):
+        set_gradients(weights, g.clone())
+        with borrowed_state(base):
             _unhooked_step(base)
         clear_gradients(weights)
 
@@ -37,17 +34,11 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
 
 @contextmanager
-def borrowed_state(base: Optimizer, layout: Layout | None = None) -> Iterator[None]:
-    """Let `base` work on a copy of its state and options, then give it back the original.
-
-    Args:
-        base: The optimizer.
-        layout: Of its gradients: what it keeps in their shape is copied in one go.
-    """
+def borrowed_state(base: Optimizer) -> Iterator[None]:
+    """Let `base` work on a copy of its state and options, then give it back the original."""
     state, groups = base.state, base.param_groups
     options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
-    columns = {} if layout is None else _copied_columns(base, layout)  # lent until the block ends
-    base.state = _copied_state(base, columns)
+    base.state = defaultdict(dict, {p: _copied(values) for p, values in state.items()})
     for group, saved in zip(groups, options, strict=True):
         group.update(_copied(saved))
     try:
@@ -88,7 +79,7 @@ def clear_gradients(weights: Weights) -> None:
         p.grad = None
 
 
-def take_gradients(weights: Weights, packing: Packing) -> Vector:
+def take_gradients(weights: Weights) -> Vector:
     """The gradients that a backward pass left, taken away from the parameters.
 
     Raises:
@@ -101,7 +92,7 @@ def take_gradients(weights: Weights, packing: Packing) -> Vector:
             "gradients must be dense, got a sparse one: norms and moves over all weights would "
             "fill it anyway; build the layer with sparse=False"
         )
-    return pack(gradients, packing)
+    return Vector(gradients)
 
 
 def _unhooked_step(base: Optimizer) -> None:
@@ -120,34 +111,6 @@ def _unhooked_step(base: Optimizer) -> None:
     finally:
         for (owner, name), value in zip(hooks, saved, strict=True):
             setattr(owner, name, value)
-
-
-def _copied_state(base: Optimizer, columns: dict[str, Vector]) -> defaultdict[Any, Any]:
-    done = {
-        key: dict(zip(parameters_of(base), column.borrowed(), strict=True))
-        for key, column in columns.items()
-    }
-
-    def copy_of(p: Tensor, key: str, value: Any) -> Any:
-        lent = done.get(key, {}).get(p)  # a parameter that was replaced may have left its state
-        return _copied(value) if lent is None else lent
-
-    return defaultdict(
-        dict,
-        {p: {k: copy_of(p, k, v) for k, v in values.items()} for p, values in base.state.items()},
-    )
-
-
-def _copied_columns(base: Optimizer, layout: Layout) -> dict[str, Vector]:
-    """Copies of the kinds of state that all parameters have in their own shape (momentum)."""
-    present = compress(parameters_of(base), layout.pattern)
-    kept = [base.state.get(p, {}) for p in present]
-    columns = {key: [values.get(key) for values in kept] for key in kept[0]}
-    return {
-        key: copied(column, layout)
-        for key, column in columns.items()
-        if set(map(type, column)) == {Tensor} and layout.fits(column)
-    }
 
 
 def _copied(value: Any) -> Any:

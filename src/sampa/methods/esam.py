@@ -92,7 +92,7 @@ class ESAMMethod(MethodDefaults):
         masked = restrict(g, chosen)
         if self.subset is None:
             draws = random_scores(context.x, context.generator())
-            masked = multiply(masked, draws.map(lambda u: (u < self.beta).to(u.dtype)))
+            masked = multiply(masked, draws.map_elements(lambda u: (u < self.beta).to(u.dtype)))
         return along(context, masked, g.norm, factor=1 / self.beta)  # x + (ρ/β) m ⊙ g / ‖g‖
 
 

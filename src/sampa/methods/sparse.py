@@ -97,7 +97,7 @@ class SparseSAMMethod(MethodDefaults):
         for i in range(min(self.num_samples, context.batch_size())):
             one = Samples(samples(torch.tensor([i])), share=0.0)
             (g,) = yield (Probe(samples=one, mode=Mode(evaluation=True, statistics=False)),)
-            squared = g.map(torch.square)
+            squared = g.map_elements(torch.square)
             fisher = squared if fisher is None else add(fisher, squared)
         assert fisher is not None
         return masks.top(fisher, int(n * (1 - self.sparsity)))
@@ -108,7 +108,7 @@ class SparseSAMMethod(MethodDefaults):
         a = self.drop_rate * (1 + math.cos(math.pi * phase)) / 2
         swaps = int(min(live * a, n - live))
         scores: dict[Any, Vector] = {
-            "gradient": g.map(torch.abs),
+            "gradient": g.map_elements(torch.abs),
             "weight": Vector([p.detach().abs() if p.requires_grad else None for p in context.x]),
             "random": masks.random_scores(context.x, context.generator()),
         }

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sampa.messages import require, require_choice
 from sampa.method import Context, Move, ParameterInfo, Selection
-from sampa.vectors.vector import Vector, Weights, add_, multiply, restrict
+from sampa.vectors.vector import Number, Vector, Weights, add_, multiply, restrict
 
 
 class Geometry(Protocol):
@@ -42,8 +42,9 @@ class Sphere:
         return None
 
 
-def along(context: Context, v: Vector, length: float, factor: float = 1.0) -> Move | None:
+def along(context: Context, v: Vector, length: Number, factor: float = 1.0) -> Move | None:
     """The move x += factor · ρ v / length; None where the length is 0 or not finite."""
+    length = float(length)
     if length == 0 or not math.isfinite(length):
         return None
     factors = [factor * rho / (length + context.groups.eps) for rho in context.groups.rho]
@@ -96,7 +97,7 @@ class Adaptive:
             t = self._operator(weights, selected)
             scaled = multiply(t, direction)  # T g
             if self.p == math.inf:
-                step, length = multiply(t, direction.map(torch.sign)), 1.0
+                step, length = multiply(t, direction.map_elements(torch.sign)), 1.0
             else:
                 step, length = multiply(t, scaled), scaled.norm  # T² g, ‖T g‖
             onward = along(context, step, length)
@@ -147,8 +148,8 @@ class FisherBall:
         require("eta", self.eta, 0 <= self.eta < math.inf, "finite and >= 0")
 
     def __call__(self, context: Context, direction: Vector) -> Move | None:
-        step = direction.map(lambda g: g / (1 + self.eta * g.square()))  # F⁻¹ g
-        root = direction.map(lambda g: g / (1 + self.eta * g.square()).sqrt())  # √(F⁻¹) g
+        step = direction.map_elements(lambda g: g / (1 + self.eta * g.square()))  # F⁻¹ g
+        root = direction.map_elements(lambda g: g / (1 + self.eta * g.square()).sqrt())  # √(F⁻¹) g
         return along(context, step, step.norm if self.euclidean else root.norm)
 
     def wrt(self, context: Context) -> None:

@@ -132,7 +132,7 @@ class LargeGradient:
 
     def __call__(self, context: Context, g: Vector, memory: Numbers) -> tuple[bool, Numbers]:
         mean, variance = memory or (0.0, math.exp(-10))
-        q = g.norm**2
+        q = float(g.norm) ** 2
         mean = self.delta * mean + (1 - self.delta) * q
         variance = self.delta * variance + (1 - self.delta) * (q - mean) ** 2
         threshold = mean + self.deviations(context.t) * math.sqrt(variance)

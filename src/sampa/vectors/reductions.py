@@ -1,13 +1,12 @@
-"""Sums over all parameters: one number from many tensors.
+"""Sums over all parameters: one number, on their device, from many tensors.
 
-How a sum rounds depends on where its numbers lie, so tensors are laid end to end first: a vector in
-pieces has the norm of the same vector in one buffer, to the last bit. Long sums are cut, because
-float32 loses digits over millions of numbers; the pieces are joined in float64.
+Tensors are joined end to end first, so that the number of kernels does not grow with the number of
+layers. Long sums are cut, because float32 loses digits over millions of numbers; the pieces are
+joined in float64.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -18,24 +17,24 @@ LOW_PRECISION = (torch.float16, torch.bfloat16)
 ROW, CHUNK = 1 << 15, 1 << 18
 
 
-def global_norm(tensors: Sequence[Tensor]) -> float:
-    """One norm over several tensors; half precision is summed in float32."""
+def global_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """One norm over several tensors as a float64 scalar; half precision is summed in float32."""
     norms = [n for (t,) in _end_to_end([(t,) for t in tensors]) for n in _norms(t.reshape(-1))]
-    return math.hypot(*_numbers(norms))
+    return torch.linalg.vector_norm(_float64(norms))
 
 
-def inner_product(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """The sum of the inner products of the pairs; half precision is summed in float32."""
+def inner_product(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The sum of the pairs' inner products as a float64 scalar; half precision as float32."""
     terms = [
         torch.dot(*parts)
         for s, t in _end_to_end(pairs)
         for parts in zip(_chunks(s), _chunks(t), strict=True)
     ]
-    return sum(_numbers(terms), 0.0)
+    return _float64(terms).sum()
 
 
 def _end_to_end(rows: Sequence[tuple[Tensor, ...]]) -> Sequence[tuple[Tensor, ...]]:
-    """The rows as one row, column by column, where that is possible."""
+    """The rows as one row, column by column, if all tensors of a column are of one kind."""
     columns = list(zip(*rows, strict=True))
     if len(rows) < 2 or any(len({(t.dtype, t.device) for t in column}) > 1 for column in columns):
         return rows
@@ -54,10 +53,9 @@ def _chunks(t: Tensor) -> tuple[Tensor, ...]:
     return (t.to(torch.float32) if t.dtype in LOW_PRECISION else t).split(CHUNK)
 
 
-def _numbers(results: Sequence[Tensor]) -> list[float]:
-    """The results of kernels, fetched at once where they are on one device."""
+def _float64(results: Sequence[Tensor]) -> Tensor:
+    """The results of kernels in one tensor, on the first one's device."""
     if not results:
-        return []
-    if len({(r.device, r.dtype) for r in results}) > 1:
-        results = [r.to("cpu", torch.float64) for r in results]
-    return torch.cat([r.reshape(-1) for r in results]).tolist()
+        return torch.zeros(1, dtype=torch.float64)
+    device = results[0].device
+    return torch.cat([r.reshape(-1).to(device, torch.float64) for r in results])

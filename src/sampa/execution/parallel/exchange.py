@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
@@ -74,3 +75,9 @@ def require_called(was_called: bool) -> None:
             "no gradient was exchanged: loss_fn must call executor.model, not the model that "
             "was passed to distribute"
         )
+
+
+def gradient_stride(p: Tensor) -> tuple[int, ...]:
+    """The strides that autograd and DDP give a gradient: its parameter's, if it has no gaps."""
+    dense = torch.empty_like(p, device="meta").stride() == p.stride()
+    return p.stride() if dense else torch.empty(p.shape, device="meta").stride()

@@ -16,10 +16,14 @@ from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
-from sampa.execution.parallel.exchange import Names, require_called, require_complete
+from sampa.execution.parallel.exchange import (
+    Names,
+    gradient_stride,
+    require_called,
+    require_complete,
+)
 from sampa.execution.parallel.groups import Groups
-from sampa.vectors.packing import gradient_stride, pattern_of
-from sampa.vectors.vector import Vector, copied
+from sampa.vectors.vector import Vector
 
 Gradients = dict[Tensor, Tensor]
 """The gradient of each parameter that took part in a pass."""
@@ -168,7 +172,7 @@ class NetworkExchange:
             gradients = self._without_unused(gradients, *uses)
         # Copies: views would keep the buckets alive, which the reducer fills again.
         rows = [[g.get(p) for p in evaluator.weights] for g in gradients]
-        vectors = [copied(row, evaluator.packing.layout(pattern_of(row))) for row in rows]
+        vectors = [Vector(row).clone() for row in rows]
         self._buckets = []
         clear_gradients(evaluator.weights)
         return vectors

@@ -112,9 +112,9 @@ class Watcher(Trainer):
         g_x = self._gradient_here(self.batch(position - 1))
         distance = add(g_x, g_y, alpha=-1).norm
         self.gap["share"].append(position / self.total)
-        self.gap["cosine"].append(cosine(g_x, g_y))
-        self.gap["distance"].append(distance)
-        self.gap["relative"].append(distance / g_x.norm)
+        self.gap["cosine"].append(float(cosine(g_x, g_y)))
+        self.gap["distance"].append(float(distance))
+        self.gap["relative"].append(float(distance / g_x.norm))
 
     def _gradient_here(self, batch: Any) -> Vector:
         """∇f(x_t; B_t); statistics of BatchNorm stay as they are."""
