@@ -11,6 +11,7 @@ import pytest
 
 import sampa
 from sampa.lab.cli import COMMANDS, main
+from sampa.lab.commands.arguments import ARGUMENTS
 from sampa.lab.training.recipes import RECIPES
 from sampa.names import find_method
 
@@ -100,6 +101,40 @@ def test_the_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--list"]) == 0
     shown = capsys.readouterr().out.split()
     assert all(name in shown for name in RECIPES)
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"sampa {sampa.__version__}\n"
+
+
+def test_every_command_has_its_arguments() -> None:
+    assert list(ARGUMENTS) == list(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("--help", 0),
+        ("--version", 0),
+        ("mehtods", 2),
+        ("train digits-cpu --rhoo 1", 2),
+        ("train digits-cpu --epochs many", 2),
+        *((f"{name} --help", 0) for name in COMMANDS),
+    ],
+)
+def test_help_and_wrong_arguments_do_not_wait_for_torch(arguments: str, code: int) -> None:
+    program = f"""
+import sys
+from sampa.lab.cli import main
+try:
+    code = main({arguments.split()!r})
+except SystemExit as ended:
+    code = ended.code
+sys.exit(99 if "torch" in sys.modules else code)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == code
 
 
 # ---- what goes wrong, said in one line -------------------------------------------------------

@@ -20,15 +20,14 @@ import torch
 
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.loop import Clock, Settings, Trainer
+from sampa.lab.training.loop import Trainer
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
-from sampa.names import find_method
+from sampa.lab.training.session import Clock, Settings
 
 
 def trainer(run: Run, out: str) -> Trainer:
-    settings = Settings(out=Path(out), quiet=True)
-    return Trainer(run, settings, RunFolder(settings.out), find_method(run.method))
+    return Trainer(run, RunFolder(Path(out)), Settings(quiet=True))
 
 
 def bare_steps(made: Trainer, first: int, count: int) -> None:

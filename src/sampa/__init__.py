@@ -1,69 +1,75 @@
 """Sharpness-aware training in PyTorch: SAM's generalization at about SGD's wall-clock."""
 
-from sampa.batches import MicroBatches
-from sampa.catalog import (
-    AESAM,
-    ASAM,
-    ESAM,
-    GSAM,
-    MESA,
-    METHODS,
-    RST,
-    SAF,
-    SAM,
-    SAMON,
-    WSAM,
-    AsyncSAM,
-    Base,
-    BiSAM,
-    FisherSAM,
-    FriendlySAM,
-    GradNormPenalty,
-    LookSAM,
-    MicroBatchSAM,
-    MomentumSAM,
-    MultiStepSAM,
-    OnNorms,
-    OptGD,
-    OptSAM,
-    RandSAM,
-    SAMdb,
-    SAMPa,
-    SparseSAM,
-    VaSSO,
-)
-from sampa.execution.distribute import distribute
-from sampa.execution.executor import Executor
-from sampa.execution.parallel.executor import Parallel
-from sampa.execution.serial import Serial
-from sampa.losses import Loss, ZeroOneBound
-from sampa.messages import Rho
-from sampa.method import (
-    ASCENT,
-    CLEAN,
-    HELD,
-    INCOMING,
-    PERTURBED,
-    Batch,
-    Context,
-    Method,
-    MethodDefaults,
-    Mode,
-    Move,
-    ParameterInfo,
-    Probe,
-    Role,
-    Round,
-    Rounds,
-    Samples,
-    Update,
-)
-from sampa.optimizer import SharpnessAware
-from sampa.options import Options
-from sampa.pieces.directions import Average, Fresh, Residual
-from sampa.pieces.geometry import Adaptive, FisherBall, Masked, Only, Sphere
-from sampa.record import StepRecord
-from sampa.vectors.vector import Vector, add, mix, scale
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sampa.batches import MicroBatches
+    from sampa.catalog import (
+        AESAM,
+        ASAM,
+        ESAM,
+        GSAM,
+        MESA,
+        METHODS,
+        RST,
+        SAF,
+        SAM,
+        SAMON,
+        WSAM,
+        AsyncSAM,
+        Base,
+        BiSAM,
+        FisherSAM,
+        FriendlySAM,
+        GradNormPenalty,
+        LookSAM,
+        MicroBatchSAM,
+        MomentumSAM,
+        MultiStepSAM,
+        OnNorms,
+        OptGD,
+        OptSAM,
+        RandSAM,
+        SAMdb,
+        SAMPa,
+        SparseSAM,
+        VaSSO,
+    )
+    from sampa.execution.distribute import distribute
+    from sampa.execution.executor import Executor
+    from sampa.execution.parallel.executor import Parallel
+    from sampa.execution.serial import Serial
+    from sampa.losses import Loss, ZeroOneBound
+    from sampa.messages import Rho
+    from sampa.method import (
+        ASCENT,
+        CLEAN,
+        HELD,
+        INCOMING,
+        PERTURBED,
+        Batch,
+        Context,
+        Method,
+        MethodDefaults,
+        Mode,
+        Move,
+        ParameterInfo,
+        Probe,
+        Role,
+        Round,
+        Rounds,
+        Samples,
+        Update,
+    )
+    from sampa.optimizer import SharpnessAware
+    from sampa.options import Options
+    from sampa.pieces.directions import Average, Fresh, Residual
+    from sampa.pieces.geometry import Adaptive, FisherBall, Masked, Only, Sphere
+    from sampa.record import StepRecord
+    from sampa.vectors.vector import Vector, add, mix, scale
 
 __version__ = "0.1.0"
 
@@ -139,3 +145,43 @@ __all__ = [
     "mix",
     "scale",
 ]
+
+# Where each name is defined. It is imported on first use: torch takes two seconds to load, and
+# `sampa --help` does not need it.
+_NAMES = {
+    "sampa.batches": "MicroBatches",
+    "sampa.catalog": (
+        "AESAM ASAM ESAM GSAM MESA METHODS RST SAF SAM SAMON WSAM AsyncSAM Base BiSAM "
+        "FisherSAM FriendlySAM GradNormPenalty LookSAM MicroBatchSAM MomentumSAM MultiStepSAM "
+        "OnNorms OptGD OptSAM RandSAM SAMdb SAMPa SparseSAM VaSSO"
+    ),
+    "sampa.execution.distribute": "distribute",
+    "sampa.execution.executor": "Executor",
+    "sampa.execution.parallel.executor": "Parallel",
+    "sampa.execution.serial": "Serial",
+    "sampa.losses": "Loss ZeroOneBound",
+    "sampa.messages": "Rho",
+    "sampa.method": (
+        "ASCENT CLEAN HELD INCOMING PERTURBED Batch Context Method MethodDefaults Mode Move "
+        "ParameterInfo Probe Role Round Rounds Samples Update"
+    ),
+    "sampa.optimizer": "SharpnessAware",
+    "sampa.options": "Options",
+    "sampa.pieces.directions": "Average Fresh Residual",
+    "sampa.pieces.geometry": "Adaptive FisherBall Masked Only Sphere",
+    "sampa.record": "StepRecord",
+    "sampa.vectors.vector": "Vector add mix scale",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value  # the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,11 +7,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.amp.grad_scaler import GradScaler
-from torch.optim import Optimizer
+if TYPE_CHECKING:
+    from torch.amp.grad_scaler import GradScaler
 
 Rho = float | Callable[[int], float]
 """A perturbation radius: a number, or a function of the number of updates."""
@@ -43,8 +42,18 @@ def radius(rho: Rho, t: int) -> float:
     return float(value)
 
 
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """What to say about a name that does not exist."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names)}"
+    return f"{kind} must be a known name, got {name!r}; {hint}"
+
+
 def require_base(base: Any) -> None:
     """Raise if `base` is no optimizer that steps from one given gradient."""
+    from torch.optim import LBFGS, Optimizer  # the command line needs the other messages at once
+
     if not isinstance(base, Optimizer):
         raise TypeError(
             f"base must be a torch optimizer, got {type(base).__name__}; build it first: "
@@ -60,7 +69,7 @@ def require_base(base: Any) -> None:
             "base must be a plain torch optimizer, got a sampa optimizer; "
             "methods are combined by choosing their pieces, not by wrapping twice"
         )
-    if isinstance(base, torch.optim.LBFGS):
+    if isinstance(base, LBFGS):
         raise TypeError(
             "base must make its step from one given gradient, got LBFGS, which evaluates the loss "
             "itself; use a first-order optimizer"

@@ -79,13 +79,13 @@ class Target:
 
 
 def checkpoints(folder: Path) -> Target:
-    path = checkpoint.save(folder, "step-000000020", 20, STATE)
+    path = checkpoint.save(folder, checkpoint.NEWEST, 20, STATE)
     return Target(folder, lambda: _plain(checkpoint.load(path)), CheckpointError)
 
 
 def resealed_checkpoints(folder: Path) -> Target:
     """With hashes that are right: what is inside must still be no more than data."""
-    path = checkpoint.save(folder, "step-000000020", 20, STATE)
+    path = checkpoint.save(folder, checkpoint.NEWEST, 20, STATE)
 
     def seal(file: Path) -> None:
         if file.name == MANIFEST:

@@ -18,7 +18,9 @@ from sampa.batches import tensors_in
 from sampa.execution.parallel.groups import Groups
 from sampa.execution.parallel.shared_memory import SharedMemory
 from sampa.lab.training import checkpoint
-from sampa.lab.training.loop import Interrupted, Trainer
+from sampa.lab.training.loop import Trainer
+from sampa.lab.training.run import Result
+from sampa.lab.training.session import Interrupted
 from sampa.optimizer import SharpnessAware
 
 PHASES = ("start", "resume", "step", "exchange", "evaluation", "save", "prune", "between")
@@ -113,7 +115,7 @@ def report_place(file: Path) -> None:
     """Write down where this rank's loop ends, well or by request, in this process for good."""
     original = Trainer.fit
 
-    def fit(self: Trainer) -> dict[str, Any]:
+    def fit(self: Trainer) -> Result:
         try:
             result = original(self)
         except Interrupted:
@@ -129,7 +131,7 @@ def _place(trainer: Trainer) -> dict[str, Any]:
     """Position, and digests of what no file holds: the held batch, the generator, all weights."""
     held = [t.numpy().tobytes() for t in tensors_in(trainer.optimizer._held_batch)]
     return {
-        "position": trainer.place.position,
+        "position": trainer.state.position,
         "held_batch": _digest(held),
         "generator": _digest([torch.get_rng_state().numpy().tobytes()]),
         "weights": _digest([t.numpy().tobytes() for t in trainer.model.state_dict().values()]),

@@ -1,12 +1,14 @@
-"""The `sampa` command."""
+"""The `sampa` command. Only a command that is carried out imports torch."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+import sampa
+from sampa.messages import unknown
 
 COMMANDS = {
     "train": "train a recipe with a method, on one device or several",
@@ -18,6 +20,7 @@ COMMANDS = {
     "demo": "compare SGD, SAM and SAMPa on digits, in a minute or two",
     "methods": "list all methods with their cost and defaults",
 }
+"""What each does. Its options are in `commands.arguments`, its `main` in `commands.<name>`."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -26,48 +29,46 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         How it went: 0 well, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    args = sys.argv[1:] if args is None else list(args)
-    try:
-        import tyro
-    except ImportError:
-        print("the sampa command needs its extra: pip install 'sampa[train]'", file=sys.stderr)
-        return 1
-    if not args or args[0] in ("-h", "--help"):
+    name, *rest = (sys.argv[1:] if args is None else list(args)) or ["--help"]
+    if name in ("-h", "--help"):
         print(overview())
         return 0
-    name = args[0]
+    if name == "--version":
+        print(f"sampa {sampa.__version__}")
+        return 0
     if name not in COMMANDS:
-        from sampa.names import unknown
-
         print(unknown("command", name, COMMANDS), file=sys.stderr)
         return 2
     try:
-        function = command(name)
-        code = tyro.cli(
-            function,
-            prog=f"sampa {name}",
-            description=description(function),
-            args=args[1:],
-            config=(tyro.conf.DisallowNone,),
-        )
+        return run(name, rest)
     except (ValueError, OSError, ModuleNotFoundError) as error:
         print(f"sampa {name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"sampa {name}: interrupted", file=sys.stderr)
         return 130
-    return code if isinstance(code, int) else 0
 
 
-def command(name: str) -> Callable[..., Any]:
-    """The function behind a command, imported only when it is called for."""
-    module = importlib.import_module(f"sampa.lab.commands.{name}")
-    return getattr(module, name if hasattr(module, name) else "main")
+def run(name: str, args: Sequence[str]) -> int:
+    """Read a command's arguments, then import what carries it out."""
+    try:
+        import tyro
 
-
-def description(function: Callable[..., Any]) -> str:
-    """A command's docstring up to its arguments, examples included, as it was laid out."""
-    return (inspect.getdoc(function) or "").split("\nArgs:")[0].rstrip()
+        from sampa.lab.commands.arguments import ARGUMENTS
+    except ModuleNotFoundError as error:
+        if error.name != "tyro":
+            raise
+        raise ModuleNotFoundError("it needs its extra: pip install 'sampa[train]'") from error
+    kind = ARGUMENTS[name]
+    arguments = tyro.cli(
+        kind,
+        prog=f"sampa {name}",
+        # The docstring up to its attributes, examples included, as it was laid out.
+        description=(inspect.getdoc(kind) or "").split("\nAttributes:")[0].rstrip(),
+        args=args,
+        config=(tyro.conf.DisallowNone,),
+    )
+    return importlib.import_module(f"sampa.lab.commands.{name}").main(arguments)
 
 
 def overview() -> str:

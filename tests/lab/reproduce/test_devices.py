@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from sampa.lab.commands.reproduce import ReproduceArguments, requested
+from sampa.lab.commands.arguments import ReproduceArguments
+from sampa.lab.commands.reproduce import requested
 from sampa.lab.reproduce import batch, gap, runner
 from sampa.lab.reproduce.request import Request
 from sampa.lab.training.jobs import Jobs, gpus_each
-from sampa.lab.training.run import Run
-from sampa.lab.training.session import Settings
 from tests.lab.training.runs import tiny_run
 
 
@@ -27,38 +25,39 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Asked(Exception):
-    """Instead of training: the device that was asked for."""
+    """Instead of training: the device that the model was to be on."""
 
 
-def ask(run: Run, settings: Settings, *_: Any) -> None:
-    raise Asked(settings.device)
+@pytest.fixture
+def devices(four_gpus: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices that models are moved to; moving one ends the run."""
+    found: list[str] = []
+
+    def to(_model: torch.nn.Module, device: str) -> None:
+        found.append(device)
+        raise Asked
+
+    monkeypatch.setattr(torch.nn.Module, "to", to)
+    monkeypatch.setattr("sampa.lab.training.folder.conditions", dict)
+    return found
 
 
-def test_a_batch_of_runs_trains_on_the_gpu(
-    four_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    devices: list[str] = []
-    monkeypatch.setattr(batch, "train", lambda run, settings: devices.append(settings.device))
+def test_a_batch_of_runs_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> None:
     job = batch.Batch("tiny", {tmp_path: tiny_run()}, tmp_path, Request("paper", tmp_path))
     batch.main(job.arguments()[2:])
     assert devices == ["cuda:0"]
 
 
-def test_a_watched_run_trains_on_the_gpu(
-    four_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gap, "Watcher", ask)
-    monkeypatch.setattr("sampa.lab.training.folder.conditions", dict)
-    with pytest.raises(Asked, match="cuda:0"):
+def test_a_watched_run_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> None:
+    with pytest.raises(Asked):
         gap.watched(tiny_run(), tmp_path, Request("paper", tmp_path))
+    assert devices == ["cuda:0"]
 
 
-def test_a_run_of_this_process_trains_on_the_gpu(
-    four_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "train", ask)
-    with pytest.raises(Asked, match="cuda:0"):
+def test_a_run_of_this_process_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> None:
+    with pytest.raises(Asked):
         runner.carry_out([runner.PlannedRun(tiny_run(), tmp_path)], Request("smoke", tmp_path))
+    assert devices == ["cuda:0"]
 
 
 # ---- how many at once, and who has which -----------------------------------------------------

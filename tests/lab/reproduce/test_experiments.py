@@ -209,4 +209,4 @@ def test_watching_does_not_change_the_run(tmp_path: Path) -> None:
     runner.carry_out([alone], request)
     seen = RunFolder(tmp_path / "watched").result_of(cell.run)
     assert seen is not None
-    assert seen["test"] == alone.result()["test"]
+    assert seen.test == alone.result().test

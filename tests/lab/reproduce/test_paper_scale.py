@@ -204,8 +204,8 @@ LARGE = [
 def takes_its_steps(run: Run, out: Path, data: Path) -> None:
     result = carry_out(run.changed(batch_size=4), out, limit_steps=STEPS, data_dir=data)
     held = 1 if run.method.startswith("sampa") or run.method == "sam-db" else 0
-    assert result["updates"] == STEPS - held  # the first batch of some is only held
-    assert all(math.isfinite(value) for value in result["test"].values())
+    assert result.updates == STEPS - held  # the first batch of some is only held
+    assert all(math.isfinite(value) for value in result.test.values())
 
 
 @pytest.mark.parametrize("run", STEPPED, ids=lambda run: f"{run.name}-{run.method}")

@@ -10,7 +10,7 @@ from sampa.lab.reproduce.plan import SCALES, Choice, Scale
 from sampa.lab.reproduce.settings import LARGER, described, images, in_proportion, one_rho
 from sampa.lab.reproduce.tuning import SEED, Trial, tune
 from sampa.lab.training import recipes
-from sampa.lab.training.loop import checked_method
+from sampa.lab.training.method import checked_method
 
 TRAINED = [name for name, e in EXPERIMENTS.items() if e.runs("cpu")]
 

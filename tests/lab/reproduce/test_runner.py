@@ -29,7 +29,7 @@ def test_two_processes_at_once_carry_out_all_runs(
     runner.carry_out(runs, request)
     for each in runs:
         alone = carry_out(each.run, tmp_path / "alone" / each.folder.name)
-        assert each.result()["test"] == alone["test"]
+        assert each.result().test == alone.test
         saved = [path.name for path in (each.folder / "checkpoints").iterdir()]
         assert saved == ["best-000000003"]  # for sampa eval; what only an unfinished run needs went
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("it started a process"))
@@ -44,7 +44,7 @@ def test_a_run_that_fails_makes_the_experiment_unfinished(tmp_path: Path) -> Non
     with pytest.raises(Unfinished, match=r"1 of 1 jobs failed, first tiny seed 0 \(2 runs\)") as e:
         runner.carry_out([bad, good], Request("cpu", tmp_path, data_dir=tmp_path))
     assert e.value.code == 1
-    assert good.result()["test"]
+    assert good.result().test
     assert RunFolder(bad.folder).result_of(bad.run) is None
     assert "Traceback" in (bad.folder / "log.txt").read_text()
 
@@ -75,7 +75,7 @@ def test_a_run_on_two_devices_has_a_launcher_of_its_own(
 def test_a_stopped_process_keeps_its_other_runs_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(run: object, settings: batch.Settings) -> None:
+    def stop(*_: object) -> None:
         raise batch.Interrupted(15, 3)
 
     monkeypatch.setattr(batch, "train", stop)

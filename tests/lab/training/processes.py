@@ -17,8 +17,8 @@ import torch
 
 from sampa.lab.data.batches import ImageBatch, ImageBatches
 from sampa.lab.training import checkpoint
-from sampa.lab.training.loop import Interrupted
 from sampa.lab.training.run import Run
+from sampa.lab.training.session import Interrupted
 from tests.lab.training.runs import carry_out
 from tests.ranks import free_port, set_up_rank
 

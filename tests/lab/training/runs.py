@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.loop import Settings, train
-from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run
+from sampa.lab.training.loop import train
+from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Result, Run
+from sampa.lab.training.session import Settings
 
 BATCHES = 3  # in an epoch of the tiny run
 TOTAL = 2 * BATCHES
@@ -28,8 +29,8 @@ def tiny_run(**changes: Any) -> Run:
     return run.changed(**changes)
 
 
-def carry_out(run: Run, out: Path, **settings: Any) -> dict[str, Any]:
-    return train(run, Settings(out=out, device="cpu", quiet=True, **settings))
+def carry_out(run: Run, out: Path, **settings: Any) -> Result:
+    return train(run, out, Settings(device="cpu", quiet=True, **settings))
 
 
 Outcome = dict[str, bytes | dict[str, Any]]

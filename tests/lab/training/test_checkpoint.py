@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import MANIFEST, CheckpointError
+from sampa.lab.training.checkpoint import BEST, MANIFEST, NEWEST, CheckpointError
 
 STATE = {
     "model": {"weight": torch.arange(6.0).view(2, 3), "steps": torch.tensor(7)},
@@ -24,7 +24,7 @@ STATE = {
 def folder(tmp_path: Path) -> Path:
     """Two checkpoints, at steps 10 and 20."""
     for step in (10, 20):
-        checkpoint.save(tmp_path, f"step-{step:09}", step, STATE)
+        checkpoint.save(tmp_path, NEWEST, step, STATE)
     return tmp_path
 
 
@@ -59,13 +59,13 @@ def test_only_safetensors_and_json_are_written(newer: Path) -> None:
 
 
 def test_the_newest_is_found(folder: Path) -> None:
-    found = checkpoint.newest(folder, "step-", report=pytest.fail)
+    found = checkpoint.newest(folder, NEWEST, report=pytest.fail)
     assert found is not None
     assert found.step == 20
 
 
 def test_nothing_is_found_where_nothing_was_saved(tmp_path: Path) -> None:
-    assert checkpoint.newest(tmp_path / "none", "step-", report=pytest.fail) is None
+    assert checkpoint.newest(tmp_path / "none", NEWEST, report=pytest.fail) is None
 
 
 # ---- damage ----------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_nothing_is_found_where_nothing_was_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", MANIFEST])
 def test_every_flipped_bit_of_every_file_is_noticed(name: str, tmp_path: Path) -> None:
-    path = checkpoint.save(tmp_path, "step", 20, {"model": STATE["model"]})
+    path = checkpoint.save(tmp_path, NEWEST, 20, {"model": STATE["model"]})
     file = path / name
     original = file.read_bytes()
     unnoticed: list[int] = []
@@ -96,7 +96,7 @@ def test_a_truncated_file_is_reported_and_the_checkpoint_before_it_used(
     file = newer / name
     file.write_bytes(file.read_bytes()[:-1])
     reports: list[str] = []
-    found = checkpoint.newest(folder, "step-", reports.append)
+    found = checkpoint.newest(folder, NEWEST, reports.append)
     assert found is not None
     assert found.step == 10
     assert len(reports) == 1
@@ -156,7 +156,7 @@ def test_a_pickle_in_place_of_tensors_is_refused_and_not_run(newer: Path, tmp_pa
 
 
 def test_a_checkpoint_is_replaced_by_one_of_the_same_name(folder: Path, newer: Path) -> None:
-    checkpoint.save(folder, newer.name, 20, {"loop": {"position": 21}})
+    checkpoint.save(folder, NEWEST, 20, {"loop": {"position": 21}})
     assert checkpoint.load(newer).state == {"loop": {"position": 21}}
     assert sorted(path.name for path in folder.iterdir()) == ["step-000000010", "step-000000020"]
 
@@ -166,7 +166,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_checkpoints(folder: Path) -
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # larger files cannot be written
     try:
         with pytest.raises(CheckpointError, match=r"File too large.*earlier checkpoints are int"):
-            checkpoint.save(folder, "step-000000030", 30, {"model": torch.zeros(1000)})
+            checkpoint.save(folder, NEWEST, 30, {"model": torch.zeros(1000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert sorted(path.name for path in folder.iterdir()) == ["step-000000010", "step-000000020"]
@@ -175,27 +175,27 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_checkpoints(folder: Path) -
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_pruning_keeps_the_newest(keep: int, folder: Path) -> None:
-    checkpoint.save(folder, "step-000000030", 30, STATE)
-    checkpoint.prune(folder, "step-", keep)
+    checkpoint.save(folder, NEWEST, 30, STATE)
+    checkpoint.prune(folder, NEWEST, keep)
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == ["step-000000010", "step-000000020", "step-000000030"][-keep:]
 
 
 def test_pruning_leaves_checkpoints_of_another_kind(folder: Path) -> None:
-    checkpoint.save(folder, "best-000000005", 5, STATE)
-    checkpoint.prune(folder, "step-", 1)
+    checkpoint.save(folder, BEST, 5, STATE)
+    checkpoint.prune(folder, NEWEST, 1)
     assert sorted(path.name for path in folder.iterdir()) == ["best-000000005", "step-000000020"]
 
 
 def test_pruning_removes_what_a_crash_left(folder: Path) -> None:
     (folder / ".step-000000030.partial").mkdir()
     (folder / ".step-000000005.doomed").mkdir()
-    checkpoint.prune(folder, "step-", 2)
+    checkpoint.prune(folder, NEWEST, 2)
     assert sorted(path.name for path in folder.iterdir()) == ["step-000000010", "step-000000020"]
 
 
 def test_a_link_is_no_checkpoint(folder: Path, tmp_path: Path) -> None:
     (folder / "step-000000099").symlink_to(folder / "step-000000010")
-    found = checkpoint.newest(folder, "step-", report=pytest.fail)
+    found = checkpoint.newest(folder, NEWEST, report=pytest.fail)
     assert found is not None
     assert found.step == 20

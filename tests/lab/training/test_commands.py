@@ -122,7 +122,7 @@ def test_a_failed_step_is_told_by_rank_batch_and_cause_first(
 def test_eval_gives_the_recorded_number(
     select: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded = carry_out(tiny_run(select=select, epochs=3), tmp_path)["test"]
+    recorded = carry_out(tiny_run(select=select, epochs=3), tmp_path).test
     assert main(["eval", str(tmp_path)]) == 0
     shown = ", ".join(f"{name} {value:.2f}" for name, value in recorded.items())
     assert capsys.readouterr().out.strip().endswith(f": test {shown}")
@@ -131,7 +131,7 @@ def test_eval_gives_the_recorded_number(
 def test_eval_judges_validation_images_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best = carry_out(tiny_run(), tmp_path)["best_validation"]
+    best = carry_out(tiny_run(), tmp_path).best_validation
     assert main(["eval", str(tmp_path), "--split", "validation"]) == 0
     assert f"validation accuracy {best:.2f}" in capsys.readouterr().out
 
@@ -146,7 +146,7 @@ def test_eval_without_validation_images_judges_the_test_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = DataSpec("digits", subset=120, validation=0.0)
-    accuracy = carry_out(tiny_run(data=data, select="last"), tmp_path)["test"]["accuracy"]
+    accuracy = carry_out(tiny_run(data=data, select="last"), tmp_path).test["accuracy"]
     assert main(["eval", str(tmp_path), "--split", "validation"]) == 0
     assert f"accuracy {accuracy:.2f}" in capsys.readouterr().out
 

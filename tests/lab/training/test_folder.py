@@ -72,7 +72,7 @@ def test_a_begun_run_is_not_overwritten(begun: Path) -> None:
 def test_a_start_that_failed_does_not_block_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data must be a known name"):
         carry_out(tiny_run(data=DataSpec("digitts")), tmp_path)
-    assert carry_out(tiny_run(), tmp_path)["limited"] is False
+    assert carry_out(tiny_run(), tmp_path).limited is False
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_changed_settings_are_refused_by_name(
 
 
 def test_another_description_is_not_another_run(begun: Path) -> None:
-    assert carry_out(tiny_run(about="in other words"), begun, resume=True)["limited"] is False
+    assert carry_out(tiny_run(about="in other words"), begun, resume=True).limited is False
 
 
 def test_changed_settings_are_taken_if_that_is_said(
@@ -145,7 +145,7 @@ def test_other_conditions_on_resume_are_an_error_where_strict(name: str, begun: 
 
 
 def test_the_same_conditions_are_fine_where_strict(begun: Path) -> None:
-    assert carry_out(tiny_run(), begun, resume=True, strict=True)["limited"] is False
+    assert carry_out(tiny_run(), begun, resume=True, strict=True).limited is False
 
 
 def test_a_damaged_run_json_is_named(begun: Path) -> None:

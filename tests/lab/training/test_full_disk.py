@@ -12,7 +12,7 @@ import torch
 
 from sampa.lab.data.batches import ImageBatch, ImageBatches
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import CheckpointError
+from sampa.lab.training.checkpoint import NEWEST, CheckpointError
 from tests.lab.training.runs import BATCHES, Outcome, carry_out, outcome, tiny_run
 
 SMALL = 600_000  # bytes: a few checkpoints of the tiny run
@@ -43,12 +43,12 @@ def fill(disk: Path) -> Path:
 
 def test_a_checkpoint_on_a_full_disk_is_an_error_that_leaves_the_old_ones(small_disk: Path) -> None:
     state = {"model": {"weight": torch.zeros(10_000)}}
-    checkpoint.save(small_disk, "step-1", 1, state)
+    checkpoint.save(small_disk, NEWEST, 1, state)
     fill(small_disk)
     with pytest.raises(CheckpointError, match=r"(?i)no space left.*earlier checkpoints are intact"):
-        checkpoint.save(small_disk, "step-2", 2, state)
-    assert checkpoint.load(small_disk / "step-1").step == 1
-    assert sorted(p.name for p in small_disk.iterdir()) == ["ballast", "step-1"]
+        checkpoint.save(small_disk, NEWEST, 2, state)
+    assert checkpoint.load(small_disk / "step-000000001").step == 1
+    assert sorted(p.name for p in small_disk.iterdir()) == ["ballast", "step-000000001"]
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ needs_minilm = pytest.mark.skipif(
 
 def test_digits(tmp_path: Path) -> None:
     result = carry_out(find_recipe("digits-cpu"), tmp_path, limit_steps=3)
-    assert result["updates"] == 2  # the first batch is only held
-    assert set(result["test"]) == {"accuracy", "top5", "loss"}
+    assert result.updates == 2  # the first batch is only held
+    assert set(result.test) == {"accuracy", "top5", "loss"}
 
 
 @needs_cifar
@@ -38,14 +38,14 @@ def test_digits(tmp_path: Path) -> None:
 def test_cifar10_with_a_residual_network(tmp_path: Path) -> None:
     run = find_recipe("cifar10-resnet20-cpu")
     result = carry_out(run, tmp_path, limit_steps=3, data_dir=Path(DATA_DIR))
-    assert result["updates"] == 2
+    assert result.updates == 2
 
 
 @needs_cifar
 @pytest.mark.parametrize("name", ["cifar10-cpu", "cifar10-noise40-cpu"])
 def test_cifar10_with_a_small_network(name: str, tmp_path: Path) -> None:
     result = carry_out(find_recipe(name), tmp_path, limit_steps=3, data_dir=Path(DATA_DIR))
-    assert result["updates"] == 2
+    assert result.updates == 2
 
 
 @needs_glue
@@ -54,15 +54,15 @@ def test_cifar10_with_a_small_network(name: str, tmp_path: Path) -> None:
 def test_glue_with_minilm(tmp_path: Path) -> None:
     run = find_recipe("glue-rte-cpu")
     result = carry_out(run, tmp_path, limit_steps=2, data_dir=Path(DATA_DIR))
-    assert result["updates"] == 1
-    assert 0 <= result["test"]["accuracy"] <= 100
+    assert result.updates == 1
+    assert 0 <= result.test["accuracy"] <= 100
 
 
 @pytest.mark.parametrize("amp", ["bf16", "fp16"])
 def test_half_precision(amp: str, tmp_path: Path) -> None:
     run = find_recipe("digits-cpu").changed(amp=amp)
     result = carry_out(run, tmp_path, limit_steps=3)
-    assert result["updates"] == 2
+    assert result.updates == 2
 
 
 @pytest.mark.slow
@@ -70,9 +70,9 @@ def test_half_precision(amp: str, tmp_path: Path) -> None:
 def test_a_compiled_model(tmp_path: Path) -> None:
     run = find_recipe("digits-cpu").changed(compile=True)
     result = carry_out(run, tmp_path, limit_steps=3)
-    assert result["updates"] == 2
+    assert result.updates == 2
 
 
 @pytest.mark.slow
 def test_the_digits_are_learned_under_noise(tmp_path: Path) -> None:
-    assert carry_out(find_recipe("digits-cpu"), tmp_path)["test"]["accuracy"] > 90
+    assert carry_out(find_recipe("digits-cpu"), tmp_path).test["accuracy"] > 90

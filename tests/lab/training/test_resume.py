@@ -142,25 +142,25 @@ def test_a_full_disk_does_not_change_the_weights(tmp_path: Path, uninterrupted: 
 @pytest.mark.usefixtures("full_in_the_first_epoch")
 def test_the_best_model_is_one_that_could_be_saved(tmp_path: Path) -> None:
     result = carry_out(tiny_run(), tmp_path)
-    assert result["best_epoch"] == 1  # the first was as good, and is lost
+    assert result.best_epoch == 1  # the first was as good, and is lost
 
 
 def test_a_limited_run_is_not_called_done(tmp_path: Path) -> None:
-    assert carry_out(tiny_run(), tmp_path, limit_steps=1)["limited"] is True
+    assert carry_out(tiny_run(), tmp_path, limit_steps=1).limited is True
     assert RunFolder(tmp_path).read("result.json") is None
 
 
 def test_updates_and_seconds_count_over_all_sessions(tmp_path: Path) -> None:
     first = carry_out(tiny_run(), tmp_path, limit_steps=4)
     result = carry_out(tiny_run(), tmp_path, resume=True)
-    assert result["updates"] == TOTAL - 1  # SAMPa's first batch makes no update
-    assert result["seconds"] > first["seconds"] > 0
+    assert result.updates == TOTAL - 1  # SAMPa's first batch makes no update
+    assert result.seconds > first.seconds > 0
 
 
 def test_a_run_without_validation_images_reports_its_last_model(tmp_path: Path) -> None:
     data = DataSpec("digits", subset=120, validation=0.0)
     result = carry_out(tiny_run(data=data, select="last", epochs=1), tmp_path)
-    assert result["test"] == result["test_last"]
+    assert result.test == result.test_last
 
 
 def test_choosing_the_best_without_validation_images_is_refused() -> None:
@@ -174,7 +174,7 @@ def plain() -> Run:
 
 
 def test_the_plain_optimizer_has_its_own_number_of_epochs(plain: Run, tmp_path: Path) -> None:
-    assert carry_out(plain, tmp_path)["updates"] == BATCHES
+    assert carry_out(plain, tmp_path).updates == BATCHES
 
 
 def test_a_checkpoint_that_does_not_fit_the_model_is_named(tmp_path: Path) -> None:

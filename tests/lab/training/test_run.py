@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from sampa.lab.training.loop import checked_method, method_options
+from sampa.lab.commands.arguments import Changes
+from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.loop import Trainer
+from sampa.lab.training.method import base_optimizer, checked_method, method_options
 from sampa.lab.training.recipes import RECIPES, find_recipe
-from sampa.lab.training.run import BaseSpec, DataSpec, Run, Schedule, set_rate
+from sampa.lab.training.run import BaseSpec, DataSpec, Run, Schedule
+from sampa.lab.training.session import Clock, Settings
 from sampa.names import find_method
 from tests.lab.training.runs import tiny_run
 
@@ -54,11 +59,13 @@ def test_constant_rises_first_if_it_warms_up() -> None:
     assert factors(Schedule("constant", warmup=0.5), 2, 2) == [0.5, 1.0, 1.0, 1.0]
 
 
-def test_the_rate_is_set_in_every_group() -> None:
-    a, b = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
-    optimizer = torch.optim.SGD([{"params": [a]}, {"params": [b], "lr": 3.0}], lr=1.0)
-    set_rate(optimizer, 0.5)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
+def test_the_rate_is_set_in_every_group(tmp_path: Path) -> None:
+    trainer = Trainer(tiny_run(), RunFolder(tmp_path), Settings(device="cpu", quiet=True))
+    (group,) = trainer.optimizer.param_groups
+    trainer.optimizer.add_param_group({"params": [group["params"].pop()], "lr": 3.0})
+    with trainer.display(2) as display:
+        trainer.train_batch(0, Clock(), display)
+    assert [group["lr"] for group in trainer.optimizer.param_groups] == [0.05, 0.05]
 
 
 # ---- hyper-parameters of the method ----------------------------------------------------------
@@ -156,11 +163,12 @@ def test_a_field_of_another_type_is_refused(changes: dict[str, Any], message: st
 
 
 def test_nothing_changes_where_nothing_is_given() -> None:
-    assert tiny_run().changed(method=None, rho=None).with_base(None) == tiny_run()
+    assert tiny_run().changed(method=None, rho=None) == tiny_run()
+    assert Changes().applied_to(tiny_run()) == tiny_run()
 
 
 def test_the_base_optimizer_can_be_changed() -> None:
-    assert tiny_run().with_base({"lr": 0.3}).base == BaseSpec(lr=0.3)
+    assert Changes(lr=0.3).applied_to(tiny_run()).base == BaseSpec(lr=0.3)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +190,13 @@ def test_impossible_settings_are_refused(build: Callable[[], Any], message: str)
 
 def test_the_base_optimizers_are_those_that_were_asked_for() -> None:
     model = torch.nn.Linear(1, 1)
-    sgd = BaseSpec(lr=0.3, momentum=0.8, weight_decay=0.2).build(model)
+    sgd = base_optimizer(BaseSpec(lr=0.3, momentum=0.8, weight_decay=0.2), model)
     assert isinstance(sgd, torch.optim.SGD)
     assert (sgd.defaults["lr"], sgd.defaults["momentum"], sgd.defaults["weight_decay"]) == (
         0.3,
         0.8,
         0.2,
     )
-    adamw = BaseSpec("adamw", lr=0.3, weight_decay=0.2).build(model)
+    adamw = base_optimizer(BaseSpec("adamw", lr=0.3, weight_decay=0.2), model)
     assert isinstance(adamw, torch.optim.AdamW)
     assert (adamw.defaults["lr"], adamw.defaults["weight_decay"]) == (0.3, 0.2)

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from sampa.lab.models import MODELS, build
 from sampa.losses import Loss
-from sampa.messages import require
-from sampa.names import unknown
+from sampa.messages import require, unknown
 
 TEXT = ("bert-mini", "bert-base", "minilm")
 LARGE_IMAGES = {"resnet50": 224, "vit-b-16": 224, "efficientnet-lite0": 224}

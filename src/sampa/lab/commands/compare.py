@@ -6,67 +6,22 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 from rich.console import Console
-from tyro.conf import Positional, arg
 
-from sampa.lab.commands.train import TrainArguments, configured
+from sampa.lab.commands.arguments import CompareArguments, TrainArguments
+from sampa.lab.commands.train import configured
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import Jobs, threads_each
-from sampa.lab.training.loop import checked_method
+from sampa.lab.training.method import checked_method
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import write_record
 from sampa.lab.training.tables import comparison, read_grid
 from sampa.messages import require
 
 
-@dataclass(frozen=True)
-class CompareArguments:
-    """What `sampa compare` takes.
-
-    Attributes:
-        recipe: The experiment; `sampa train --list` shows them.
-        methods: The methods to compare.
-        seeds: How many seeds each.
-        first_seed: The seeds are first_seed, first_seed + 1, ...
-        jobs: Runs at the same time; each has its share of the cores, and GPUs of its own.
-        devices: Processes a run.
-        out: Folder of all runs (default: runs/RECIPE).
-        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
-        extra: Further options of `sampa train` for every run, as one text:
-            --extra="--epochs 3 --lr 0.1".
-        record: Folder for results.json and README.md: all numbers with their conditions.
-    """
-
-    recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
-    methods: tuple[str, ...] = ("sgd", "sam", "sampa")
-    seeds: int = 3
-    first_seed: int = 0
-    jobs: int = 1
-    devices: int = 1
-    out: Path | None = None
-    data_dir: Path | None = None
-    extra: str = ""
-    record: Path | None = None
-
-
-def compare(arguments: Annotated[CompareArguments, arg(name="")]) -> int:
-    """Run every method with every seed, skip what is done, and print mean ± std.
-
-    Examples:
-        sampa compare digits-cpu --methods sgd sam sampa --seeds 3
-        sampa compare cifar10-cpu --methods sgd sam sampa-0 sampa --seeds 5 --jobs 2
-        sampa compare cifar10-resnet56 --methods sam sampa --devices 2
-        sampa compare digits-cpu --extra="--epochs 3 --lr 0.1"
-
-    Calling it again goes on where it stopped. Exit codes: 0 all runs are done, 1 some failed, 2
-    wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after the running ones saved.
-
-    Args:
-        arguments: The grid.
-    """
+def main(arguments: CompareArguments) -> int:
     require("seeds", arguments.seeds, arguments.seeds >= 1, ">= 1")
     require("jobs", arguments.jobs, arguments.jobs >= 1, ">= 1")
     run = find_recipe(arguments.recipe)

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import Annotated
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from tyro.conf import arg
 
 from sampa.cost import Cost, survey
+from sampa.lab.commands.arguments import MethodsArguments
 
 
-def methods(json_file: Annotated[Path | None, arg(name="json")] = None) -> None:
-    """List all methods with their cost and defaults.
-
-    The counts come from running each method on a problem with two weights: gradients (probes) and
-    sequential gradients (rounds) per update, and weight-sized copies kept through a step.
-
-    Examples:
-        sampa methods
-        sampa methods --json methods.json
-
-    Args:
-        json_file: Also write the table as JSON to this file.
-    """
+def main(arguments: MethodsArguments) -> int:
     costs = survey()
-    if json_file is not None:
+    if arguments.json is not None:
         keys = ("name", "probes", "rounds", "hyperparameters", "memory", "summary", "source")
         rows = [{key: dataclasses.asdict(cost)[key] for key in keys} for cost in costs]
-        json_file.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        arguments.json.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     console = Console()
     console.print(table(costs, narrow=console.width < NARROW))
     if console.width < NARROW:
         console.print("A wider terminal (or --json) also shows the defaults and their source.")
+    return 0
 
 
 NARROW = 120  # columns of a terminal that cannot show everything side by side

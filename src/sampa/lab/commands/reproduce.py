@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
-
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from tyro.conf import Positional, arg
 
+from sampa.lab.commands.arguments import ReproduceArguments
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.lab.reproduce.paper import published
-from sampa.lab.reproduce.plan import AVERAGE, SCALES, Scale
+from sampa.lab.reproduce.plan import AVERAGE, SCALES
 from sampa.lab.reproduce.render import conditions, terminal_tables
 from sampa.lab.reproduce.request import Request, Unfinished
 from sampa.lab.reproduce.writing import write
@@ -23,54 +18,7 @@ from sampa.lab.training.jobs import as_many_as_fit
 from sampa.messages import require
 
 
-@dataclass(frozen=True)
-class ReproduceArguments:
-    """What `sampa reproduce` takes.
-
-    Attributes:
-        experiment: A table or figure; `--list` shows them.
-        list: List the experiments with the paper's values, scales and times, and stop.
-        scale: paper (its settings untouched; needs GPUs), cpu (reduced, on real data), or smoke
-            (seconds, on embedded digits).
-        seeds: How many seeds (default: what the experiment needs).
-        devices: Processes a run.
-        jobs: Runs at the same time (default: as many as there are GPUs, or else cores, for).
-        out: Folder of all experiments and their runs.
-        record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
-        plots: Also write each figure as SVG and PNG.
-        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
-    """
-
-    experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
-    list: bool = False
-    scale: Scale = "cpu"
-    seeds: int | None = None
-    devices: int = 1
-    jobs: int | None = None
-    out: Path = Path("runs/reproduce")
-    record: Path | None = None
-    plots: bool = False
-    data_dir: Path | None = None
-
-
-def reproduce(arguments: Annotated[ReproduceArguments, arg(name="")]) -> int:
-    """Run one of the paper's experiments and put its numbers beside the paper's.
-
-    Finished runs are not repeated: the same command goes on where it stopped.
-
-    Examples:
-        sampa reproduce --list
-        sampa reproduce fig-toy --plots
-        sampa reproduce tab-noise --scale smoke
-        sampa reproduce tab-noise --seeds 3 --data-dir ~/data
-        sampa reproduce tab-cifar10 --scale paper --devices 2 --data-dir ~/data
-
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after the
-    running ones saved.
-
-    Args:
-        arguments: What to reproduce and how.
-    """
+def main(arguments: ReproduceArguments) -> int:
     console = Console()
     if arguments.list or not arguments.experiment:
         console.print(experiment_list(console.width))
@@ -96,14 +44,13 @@ def requested(arguments: ReproduceArguments) -> Request:
     require("devices", arguments.devices, arguments.devices >= 1, ">= 1")
     require("seeds", arguments.seeds, arguments.seeds is None or arguments.seeds >= 1, ">= 1")
     require("jobs", arguments.jobs, arguments.jobs is None or arguments.jobs >= 1, ">= 1")
-    place = arguments.data_dir or os.environ.get("SAMPA_DATA_DIR")
     return Request(
         scale=arguments.scale,
         out=arguments.out,
         seeds=arguments.seeds,
         devices=arguments.devices,
         jobs=arguments.jobs or as_many_as_fit(arguments.devices),
-        data_dir=None if place is None else Path(place),
+        data_dir=arguments.data_dir,
     )
 
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from sampa.lab.data.archives import reading
 from sampa.lab.data.places import data_folder, missing
-from sampa.messages import require_choice
-from sampa.names import unknown
+from sampa.messages import require_choice, unknown
 
 Column = str | int
 """A column by its name in the first line; by its place where there is no such line."""

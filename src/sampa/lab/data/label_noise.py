@@ -9,8 +9,7 @@ import numpy as np
 from sampa.lab.data.cifar10n import load_cifar10n
 from sampa.lab.data.draws import permutation, words
 from sampa.lab.data.image_data import require_labels
-from sampa.messages import require
-from sampa.names import unknown
+from sampa.messages import require, unknown
 
 
 def symmetric_noise(

@@ -32,8 +32,7 @@ from sampa.lab.models.wide_resnet import (
     wrn_28_10,
     wrn_28_10_sampa_script,
 )
-from sampa.messages import require
-from sampa.names import unknown
+from sampa.messages import require, unknown
 
 __all__ = [
     "MODELS",

@@ -13,7 +13,8 @@ from sampa.lab.report.records import Record, flat
 from sampa.lab.training.method import epochs_of, method_options
 from sampa.lab.training.run import Run
 from sampa.lab.training.tables import Grid
-from sampa.names import ALIASES, find_method, unknown
+from sampa.messages import unknown
+from sampa.names import ALIASES, find_method
 
 # Fields that name a run, or that each method has its own value of.
 NAMES = ("name", "about", "method", "seed")

@@ -13,8 +13,10 @@ from sampa.lab.reproduce.request import Request
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import threads_each
 from sampa.lab.training.launch import set_up_process
-from sampa.lab.training.loop import Interrupted, Settings, checked_method, train
+from sampa.lab.training.loop import train
+from sampa.lab.training.method import checked_method
 from sampa.lab.training.run import Run, read_run
+from sampa.lab.training.session import Interrupted, Settings
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     code = 0
     for file in map(Path, arguments):
         try:
-            train(read_run(file), Settings(file.parent, data_dir=data_dir, resume=True))
+            train(read_run(file), file.parent, Settings(data_dir=data_dir, resume=True))
         except Interrupted as stopped:
             print(f"{file.parent}: {stopped}")
             return 128 + stopped.signal_number

@@ -11,7 +11,7 @@ from sampa.lab.reproduce.plan import Scale
 from sampa.lab.reproduce.request import Experiment, Request
 from sampa.lab.reproduce.runner import GridSpec, Planner, named, run_grid
 from sampa.lab.training.run import Run
-from sampa.names import unknown
+from sampa.messages import unknown
 
 CLEAN, NOISE = ("clean",), ("small-noise",)
 

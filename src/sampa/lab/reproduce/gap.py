@@ -22,7 +22,6 @@ from sampa.lab.reproduce.runner import conditions_of, named, planned_runs, tuned
 from sampa.lab.reproduce.settings import described, images
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
-from sampa.lab.training.method import checked_method
 from sampa.lab.training.progress import Display
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Clock, Settings
@@ -77,8 +76,8 @@ def watched(run: Run, out: Path, request: Request) -> Gap:
     if found is None:
         folder.open(run, resume=True)
         try:
-            settings = Settings(out, request.data_dir, quiet=True)
-            trainer = Watcher(run, settings, folder, checked_method(run))
+            settings = Settings(data_dir=request.data_dir, quiet=True)
+            trainer = Watcher(run, folder, settings)
             with unfinished_if_stopped():
                 trainer.fit()
             folder.write(FILE, trainer.gap)

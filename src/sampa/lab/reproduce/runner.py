@@ -19,9 +19,10 @@ from sampa.lab.reproduce.settings import described
 from sampa.lab.reproduce.tuning import Trial, Tuned, tune
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import Jobs
-from sampa.lab.training.loop import Settings, train
+from sampa.lab.training.loop import train
 from sampa.lab.training.method import BASE_NAMES
-from sampa.lab.training.run import Run
+from sampa.lab.training.run import Result, Run
+from sampa.lab.training.session import Settings
 
 Planner = Callable[[Scale, Choices], Plan]
 
@@ -36,7 +37,7 @@ class PlannedRun:
     run: Run
     folder: Path
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Result:
         """What came out; only after `carry_out`."""
         found = RunFolder(self.folder).result_of(self.run)
         assert found is not None
@@ -51,9 +52,9 @@ def carry_out(runs: Sequence[PlannedRun], request: Request) -> None:
     """
     if request.scale == "smoke":  # a process would take longer than all of them
         for planned in runs:
-            settings = Settings(planned.folder, request.data_dir, resume=True, quiet=True)
+            settings = Settings(data_dir=request.data_dir, resume=True, quiet=True)
             with unfinished_if_stopped():
-                train(planned.run, settings)
+                train(planned.run, planned.folder, settings)
         return
     jobs, batches = Jobs(), list(_batches(runs, request))
     codes = jobs.carry_out_all(batches, request.jobs, request.devices)
@@ -160,7 +161,7 @@ def _entries(plan: Plan, grid: Sequence[tuple[Cell, PlannedRun]], name: str) -> 
     known = published(name)
     entries: list[Entry] = []
     for cell in plan.cells:
-        results = {planned.run.seed: planned.result()["test"] for c, planned in grid if c is cell}
+        results = {planned.run.seed: planned.result().test for c, planned in grid if c is cell}
         for row, metric in cell.readings:
             values = {seed: test[metric] for seed, test in results.items()}
             entries.append(Entry(row, cell.column, values, known.value(row, cell.column)))
@@ -172,7 +173,7 @@ def _memorization(grid: Sequence[tuple[Cell, PlannedRun]]) -> list[str]:
     """How well the base optimizer learns its training labels by heart, row by row."""
     found: dict[str, list[float]] = {}
     for cell, planned in grid:
-        accuracy = planned.result().get("train_accuracy")
+        accuracy = planned.result().train_accuracy
         if planned.run.method in BASE_NAMES and accuracy is not None:
             found.setdefault(cell.readings[0][0], []).append(accuracy)
     parts = [f"{row}: {statistics.fmean(values):.1f} %" for row, values in found.items()]
@@ -196,7 +197,7 @@ def _tuned(name: str, request: Request) -> Tuned | None:
         folder = request.folder(f"tuning-{name}")
         runs = [PlannedRun(trial.run, folder / trial.key) for trial in trials]
         carry_out(runs, request)
-        return [planned.result()["best_validation"] for planned in runs]
+        return [planned.result().best_validation for planned in runs]
 
     return tune(name, request.scale, score)
 

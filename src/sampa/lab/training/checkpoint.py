@@ -24,6 +24,7 @@ from sampa.lab.training.trees import flatten, unflatten
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+NEWEST, BEST = "step-", "best-"  # to go on from, and to be reported
 
 on_point: Callable[[str], None] | None = None
 """Called at each named instant of saving and pruning; tests crash there."""
@@ -42,13 +43,25 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def save(folder: Path, name: str, step: int, state: dict[str, Any]) -> Path:
+def checkpoint_path(folder: Path, kind: str, step: int) -> Path:
+    """Where a checkpoint is; their names sort by step."""
+    return folder / f"{kind}{step:09}"
+
+
+def save(folder: Path, kind: str, step: int, state: dict[str, Any]) -> Path:
     """Write a checkpoint, whole or not at all.
+
+    Args:
+        folder: Of the run's checkpoints.
+        kind: `NEWEST` or `BEST`.
+        step: Batches seen so far.
+        state: Anything made of tensors, numbers and text, by the name of the part.
 
     Raises:
         CheckpointError: If the disk did not take it. Older checkpoints are as they were.
     """
-    final, partial = folder / name, folder / f".{name}.partial"
+    final = checkpoint_path(folder, kind, step)
+    partial = folder / f".{final.name}.partial"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
@@ -90,9 +103,9 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(path, manifest["step"], state)
 
 
-def newest(folder: Path, prefix: str, report: Callable[[str], None]) -> Checkpoint | None:
+def newest(folder: Path, kind: str, report: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is whole; damaged ones are reported and passed over."""
-    for path in sorted(_named(folder, prefix), reverse=True):
+    for path in sorted(_named(folder, kind), reverse=True):
         try:
             return load(path)
         except CheckpointError as error:
@@ -100,12 +113,27 @@ def newest(folder: Path, prefix: str, report: Callable[[str], None]) -> Checkpoi
     return None
 
 
-def prune(folder: Path, prefix: str, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, oldest first."""
-    for path in sorted(_named(folder, prefix))[:-keep]:
+def load_best(folder: Path, step: int) -> dict[str, Any]:
+    """The state of the best model, which was saved at that step.
+
+    Raises:
+        CheckpointError: If it is damaged: another model's score would be no answer.
+    """
+    try:
+        return load(checkpoint_path(folder, BEST, step)).state
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error}; it is the model to be reported: remove {folder} and resume, which trains "
+            "again from the beginning"
+        ) from error
+
+
+def prune(folder: Path, kind: str, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints, oldest first, and what a crash left over."""
+    for path in sorted(_named(folder, kind))[:-keep]:
         _point("prune: before removal")
         _remove(path)
-    for leftover in folder.glob(f".{prefix}*"):
+    for leftover in folder.glob(f".{kind}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -118,8 +146,8 @@ def _remove(path: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _named(folder: Path, prefix: str) -> Iterator[Path]:
-    return (p for p in folder.glob(f"{prefix}*") if p.is_dir() and not p.is_symlink())
+def _named(folder: Path, kind: str) -> Iterator[Path]:
+    return (p for p in folder.glob(f"{kind}*") if p.is_dir() and not p.is_symlink())
 
 
 def _write_part(folder: Path, part: str, tree: Any) -> dict[str, str]:

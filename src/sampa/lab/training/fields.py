@@ -8,7 +8,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sampa.names import unknown
+from sampa.messages import unknown
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sampa.lab.training.conditions import conditions, drift, leaves
-from sampa.lab.training.run import Run
+from sampa.lab.training.run import Result, Run
 from sampa.messages import require
 
 Change = tuple[str, Any, Any]
@@ -78,13 +78,26 @@ class RunFolder:
         assert saved is not None
         return self._run(saved)
 
-    def result_of(self, run: Run) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
+        """What came out of the run, None if it is not done.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        saved = self.read("result.json")
+        try:
+            return None if saved is None else Result(**saved)
+        except TypeError as error:
+            file = self.path / "result.json"
+            raise ValueError(f"{file} must be as sampa wrote it: {error}") from error
+
+    def result_of(self, run: Run) -> Result | None:
         """The result of a run that is done here, None if it is not.
 
         Raises:
             ValueError: If it is another run's.
         """
-        result = self.read("result.json")
+        result = self.result()
         changes = [] if result is None else _changes(self.run(), run)
         if changes:
             raise ValueError(f"{self._refusal(changes)}; choose another --out")

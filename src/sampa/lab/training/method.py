@@ -1,4 +1,4 @@
-"""The method of a run, with the hyper-parameters that recipe and command line give it."""
+"""The optimizer of a run: its base, its method, and the hyper-parameters that both are given."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ from torch import nn
 
 import sampa
 from sampa.catalog import Factory
-from sampa.lab.training.run import Run
+from sampa.lab.training.run import BaseSpec, Run
 from sampa.names import ALIASES, find_method
 
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
+
+
+def base_optimizer(spec: BaseSpec, model: nn.Module) -> torch.optim.Optimizer:
+    """Torch's own optimizer, which makes the step from the gradient that the method returns."""
+    parameters = model.parameters()
+    if spec.kind == "adamw":
+        return torch.optim.AdamW(parameters, lr=spec.lr, weight_decay=spec.weight_decay)
+    return torch.optim.SGD(
+        parameters, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay
+    )
 
 
 def checked_method(run: Run) -> Factory:
@@ -24,6 +34,7 @@ def checked_method(run: Run) -> Factory:
     """
     factory = find_method(run.method)
     base = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=run.base.lr)
+    # Serial, because this check also runs on each of several ranks.
     factory(base, **method_options(run, factory, total_steps=1), executor=sampa.Serial())
     return factory
 
@@ -40,10 +51,7 @@ def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, An
     for name in (ALIASES.get(run.method, run.method), run.method):
         if name in run.rhos:
             options["rho"] = run.rhos[name]
-    if run.rho is not None:
-        options["rho"] = run.rho
-    if run.lam is not None:
-        options["lam"] = run.lam
+    options |= {k: v for k, v in (("rho", run.rho), ("lam", run.lam)) if v is not None}
     if "total_steps" in accepted:
         options.setdefault("total_steps", total_steps)
     strange = [name for name in options if name not in accepted]

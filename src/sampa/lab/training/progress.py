@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -56,3 +57,13 @@ class Display:
         minutes, seconds = divmod(round(left), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def write_curves(folder: Path, line: dict[str, Any]) -> None:
+    """One epoch's numbers for TensorBoard."""
+    from torch.utils.tensorboard.writer import SummaryWriter  # slow to import
+
+    with SummaryWriter(folder, purge_step=line["epoch"]) as writer:
+        for name, value in line.items():
+            if isinstance(value, int | float) and name != "epoch":
+                writer.add_scalar(name, value, line["epoch"])

@@ -26,6 +26,13 @@ def is_first() -> bool:
     return rank() == 0
 
 
+def default_device() -> str:
+    """This rank's GPU, or the CPU where there is none."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+
+
 def any_rank(flag: bool) -> bool:
     """Whether the flag is set on some rank; the same answer everywhere."""
     if not is_distributed():
@@ -57,7 +64,7 @@ def wait_for_all() -> None:
             dist.barrier()
 
 
-def require_same_place(position: int) -> None:
+def require_same_position(position: int) -> None:
     """Refuse to go on from different checkpoints; on every rank alike.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run, Schedule
-from sampa.names import unknown
+from sampa.messages import unknown
 
 Recipe = Callable[[], Run]
 

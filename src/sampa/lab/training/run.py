@@ -11,9 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from torch import nn
-
 from sampa.lab.training.fields import read_fields
 from sampa.messages import require, require_choice
 
@@ -68,14 +65,6 @@ class BaseSpec:
     def __post_init__(self) -> None:
         require_choice("kind", self.kind, ("sgd", "adamw"))
         require("lr", self.lr, 0 < self.lr < math.inf, "finite and > 0")
-
-    def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        parameters = model.parameters()
-        if self.kind == "adamw":
-            return torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay)
-        return torch.optim.SGD(
-            parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
-        )
 
 
 @dataclass(frozen=True)
@@ -151,10 +140,6 @@ class Run:
         """The same run with some fields replaced; None leaves a field as it is."""
         return replace(self, **{k: v for k, v in changes.items() if v is not None})
 
-    def with_base(self, changes: dict[str, Any] | None) -> Run:
-        """The same run with changes to the base optimizer."""
-        return self if not changes else replace(self, base=replace(self.base, **changes))
-
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -166,6 +151,32 @@ class Run:
             ValueError: If a field is unknown, missing or not of its type.
         """
         return read_fields(Run, values, "run")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a run.
+
+    Attributes:
+        test: Test scores of the model that the run reports.
+        test_last: Those of the last model.
+        train_accuracy: Percent of the training labels, wrong ones included, that the last model
+            gives; None where it is not measured.
+        best_epoch: The epoch with the best validation score, counted from 0; -1 for none ...
+        best_validation: ... and that score.
+        seconds: Time spent, over all sessions.
+        updates: Updates made.
+        limited: Whether it stopped before its end, as it was told to.
+    """
+
+    test: dict[str, float]
+    test_last: dict[str, float]
+    train_accuracy: float | None
+    best_epoch: int
+    best_validation: float
+    seconds: float
+    updates: int
+    limited: bool
 
 
 def read_run(file: Path) -> Run:
@@ -182,9 +193,3 @@ def read_run(file: Path) -> Run:
     is_run = isinstance(saved, dict) and isinstance(saved.get("run"), dict)
     require(str(file), type(saved).__name__, is_run, 'an object with "run", as sampa writes it')
     return Run.from_json(saved["run"])
-
-
-def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """The learning rate of all groups."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr

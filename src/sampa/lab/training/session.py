@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
+from tyro.conf import Suppress
 
 
 class Interrupted(Exception):
@@ -30,7 +29,7 @@ class StepFailed(RuntimeError):
 
 
 @contextmanager
-def told_where(rank: int, position: int) -> Iterator[None]:
+def step_errors(rank: int, position: int) -> Iterator[None]:
     """Put rank and batch in front of whatever goes wrong."""
     try:
         yield
@@ -40,48 +39,40 @@ def told_where(rank: int, position: int) -> Iterator[None]:
         raise StepFailed(rank, position, error) from error
 
 
-def default_device() -> str:
-    """This rank's GPU, or the CPU where there is none."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-
-
 @dataclass(frozen=True)
 class Settings:
     """How a run is carried out; none of it changes the result.
 
     Attributes:
-        out: The run's folder.
-        data_dir: Where data sets are.
-        resume: Go on with what is in the folder.
-        limit_steps: Stop after this many batches (to try things out).
-        save_every: Batches between checkpoints; None saves at the end of each epoch.
-        keep: How many checkpoints stay.
-        device: Where the model is (default: the GPU of this rank, or the CPU).
-        strict: Refuse to go on under conditions that may change the last bits.
-        allow_changes: Go on with other hyper-parameters than the run began with.
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+        resume: Go on with the run in that folder.
+        strict: With --resume: refuse conditions that may change the last bits (torch version,
+            threads, processor, number of shards) instead of warning.
+        allow_changes: With --resume: accept other hyper-parameters than the run began with.
+        limit_steps: Stop after this many batches, to try things out.
+        save_every: Batches between checkpoints (default: once an epoch).
         timeout: Seconds after which a rank gives up on the others.
         tensorboard: Also write TensorBoard curves.
-        quiet: Say nothing while it works.
+        device: Where the model is (default: the GPU of this rank, or the CPU).
+        keep: How many checkpoints stay; no option of the command line.
+        quiet: Say nothing while it works; no option of the command line.
     """
 
-    out: Path
     data_dir: Path | None = None
     resume: bool = False
-    limit_steps: int | None = None
-    save_every: int | None = None
-    keep: int = 2
-    device: str = field(default_factory=default_device)
     strict: bool = False
     allow_changes: bool = False
+    limit_steps: int | None = None
+    save_every: int | None = None
     timeout: float = 300.0
     tensorboard: bool = False
-    quiet: bool = False
+    device: str | None = None
+    keep: Suppress[int] = 2
+    quiet: Suppress[bool] = False
 
 
 @dataclass(frozen=True)
-class Place:
+class LoopState:
     """Where a run is: saved with each checkpoint, and all that the loop itself remembers.
 
     Attributes:

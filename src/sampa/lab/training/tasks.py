@@ -26,7 +26,7 @@ from sampa.lab.data.label_noise import human_labels, symmetric_noise
 from sampa.lab.data.splits import train_validation_split
 from sampa.lab.training.ranks import rank, sum_over_ranks, world_size
 from sampa.lab.training.run import Run
-from sampa.names import unknown
+from sampa.messages import unknown
 
 
 class Task(Protocol):
@@ -123,7 +123,7 @@ class ImageTask:
         return self.evaluate(model, "train")["accuracy"]
 
 
-def open_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> Task:
+def open_task(run: Run, data_dir: Path | None, *, shard: int = 0, shards: int = 1) -> Task:
     """The task of a run, with this process's share of each batch.
 
     Raises:

@@ -1,0 +1,310 @@
+"""What each command takes: its options, their help and its examples.
+
+Nothing here imports torch, so that help and errors in arguments come at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from sampa.lab.training.run import Run
+from sampa.lab.training.session import Settings
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the command line may change of a recipe; None leaves it as it is.
+
+    Attributes:
+        method: A method, such as sgd, sam, sampa, sampa-0.1, looksam; the recipe's if not given.
+        rho: Perturbation radius.
+        lam: SAMPa's λ.
+        lr: Learning rate.
+        epochs: Passes over the data.
+        batch_size: Samples a batch, over all devices of a branch.
+        model_path: Folder with pretrained weights (ViT, BERT).
+        seed: Of weights, order, augmentation, noise (default: 0, or the run.json's).
+        amp: Half precision.
+        compile: Compile the model.
+    """
+
+    method: str | None = None
+    rho: float | None = None
+    lam: float | None = None
+    lr: float | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    model_path: Path | None = None
+    seed: int | None = None
+    amp: Literal["bf16", "fp16"] | None = None
+    compile: bool = False
+
+    def applied_to(self, run: Run) -> Run:
+        """The run with these changes."""
+        changes: dict[str, Any] = {**vars(self), "compile": self.compile or None}
+        lr, path = changes.pop("lr"), changes.pop("model_path")
+        if lr is not None:
+            changes["base"] = replace(run.base, lr=lr)
+        if path is not None:
+            options = {**run.model.options, "path": str(path)}
+            changes["model"] = replace(run.model, options=options)
+        return run.changed(base_epochs=self.epochs, **changes)
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train a recipe with a method, on one device or several.
+
+    Examples:
+        sampa train --list
+        sampa train digits-cpu --method sampa
+        sampa train cifar10-resnet56 --method sampa --devices 2 --data-dir ~/data
+        sampa train cifar10-resnet56 --method sampa --devices 2 --resume
+        torchrun --nproc-per-node 4 -m sampa train cifar10-wrn-28-10
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after
+    saving: the same command with --resume goes on.
+
+    Attributes:
+        recipe: The experiment; `--list` shows them. A run.json repeats the run it describes.
+        list: List the recipes and stop.
+        devices: Processes to start on this machine.
+        out: Folder of the run (default: runs/RECIPE/METHOD/seed-SEED).
+        max_restarts: With several devices: start again from the last checkpoint after a failure.
+        threads: CPU threads a process (default: cores shared evenly).
+    """
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = ""
+    list: bool = False
+    changes: Annotated[Changes, arg(name="")] = field(default_factory=Changes)
+    devices: int = 1
+    out: Path | None = None
+    settings: Annotated[Settings, arg(name="")] = field(default_factory=Settings)
+    max_restarts: int = 0
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class CompareArguments:
+    """Run every method with every seed, skip what is done, and print mean ± std.
+
+    Examples:
+        sampa compare digits-cpu --methods sgd sam sampa --seeds 3
+        sampa compare cifar10-cpu --methods sgd sam sampa-0 sampa --seeds 5 --jobs 2
+        sampa compare cifar10-resnet56 --methods sam sampa --devices 2
+        sampa compare digits-cpu --extra="--epochs 3 --lr 0.1"
+
+    Calling it again goes on where it stopped. Exit codes: 0 all runs are done, 1 some failed, 2
+    wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after the running ones saved.
+
+    Attributes:
+        recipe: The experiment; `sampa train --list` shows them.
+        methods: The methods to compare.
+        seeds: How many seeds each.
+        first_seed: The seeds are first_seed, first_seed + 1, ...
+        jobs: Runs at the same time; each has its share of the cores, and GPUs of its own.
+        devices: Processes a run.
+        out: Folder of all runs (default: runs/RECIPE).
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+        extra: Further options of `sampa train` for every run, as one text:
+            --extra="--epochs 3 --lr 0.1".
+        record: Folder for results.json and README.md: all numbers with their conditions.
+    """
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
+    methods: tuple[str, ...] = ("sgd", "sam", "sampa")
+    seeds: int = 3
+    first_seed: int = 0
+    jobs: int = 1
+    devices: int = 1
+    out: Path | None = None
+    data_dir: Path | None = None
+    extra: str = ""
+    record: Path | None = None
+
+
+@dataclass(frozen=True)
+class ReproduceArguments:
+    """Run one of the paper's experiments and put its numbers beside the paper's.
+
+    Finished runs are not repeated: the same command goes on where it stopped.
+
+    Examples:
+        sampa reproduce --list
+        sampa reproduce fig-toy --plots
+        sampa reproduce tab-noise --scale smoke
+        sampa reproduce tab-noise --seeds 3 --data-dir ~/data
+        sampa reproduce tab-cifar10 --scale paper --devices 2 --data-dir ~/data
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after the
+    running ones saved.
+
+    Attributes:
+        experiment: A table or figure; `--list` shows them.
+        list: List the experiments with the paper's values, scales and times, and stop.
+        scale: paper (its settings untouched; needs GPUs), cpu (reduced, on real data), or smoke
+            (seconds, on embedded digits).
+        seeds: How many seeds (default: what the experiment needs).
+        devices: Processes a run.
+        jobs: Runs at the same time (default: as many as there are GPUs, or else cores, for).
+        out: Folder of all experiments and their runs.
+        record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
+        plots: Also write each figure as SVG and PNG.
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+    """
+
+    experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
+    list: bool = False
+    scale: Literal["paper", "cpu", "smoke"] = "cpu"
+    seeds: int | None = None
+    devices: int = 1
+    jobs: int | None = None
+    out: Path = Path("runs/reproduce")
+    record: Path | None = None
+    plots: bool = False
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Evaluate the checkpoint of a run.
+
+    Examples:
+        sampa eval runs/digits-cpu/sampa/seed-0
+        sampa eval runs/cifar10-cpu/sam/seed-1 --which last --split validation
+
+    Attributes:
+        run_folder: The folder that `sampa train` wrote.
+        which: The best model on validation, or the newest; if not given, what the run reports.
+        split: The data to judge it on.
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+    """
+
+    run_folder: Positional[Path]
+    which: Literal["best", "last"] | None = None
+    split: Literal["test", "validation"] = "test"
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """Make one HTML page from all runs below some folders.
+
+    The page has tables, curves and the conditions of each recipe, and needs no network: everything
+    is in the one file. Runs that are unfinished or unreadable are listed with the reason. A file
+    paper.json in a folder puts published values beside those of the runs below it:
+
+        {"metric": "accuracy", "values": {"sam": [94.26, 0.70]}, "source": "Table 2"}
+
+    Examples:
+        sampa report runs
+        sampa report runs/digits-cpu runs/cifar10-cpu -o comparison.html
+        sampa report runs --baseline sam
+
+    Attributes:
+        folders: Where to look for runs.
+        out: The file to write.
+        baseline: The method that the others are compared with (default: the first of each recipe).
+    """
+
+    folders: Positional[tuple[Path, ...]]
+    out: Annotated[Path, arg(aliases=("-o",))] = Path("report.html")
+    baseline: str | None = None
+
+
+@dataclass(frozen=True)
+class BenchArguments:
+    """Measure steps of SGD, SAM, SAMPa and others on this machine, in turns.
+
+    Every contender makes a step in every round (A, B, C, A, B, C, ...), on one thread per process,
+    each process on a core of its own; the figures are medians of ratios within a round, with their
+    quartiles. "limit" is one gradient on each of two devices at the same time, with no exchange:
+    SAMPa cannot be faster.
+
+    Examples:
+        sampa bench
+        sampa bench --model resnet56 --batch-size 8 --rounds 100
+        sampa bench --model bert-mini --batch-size 16 --advise
+        sampa bench --json bench.json --html bench.html
+
+    Attributes:
+        model: A network by name, such as resnet20, resnet56, mlp, bert-mini.
+        batch_size: Samples in a batch; data-parallel contenders share one.
+        rounds: Steps of each contender; more make the medians steadier.
+        base: The base optimizer, sgd (with momentum) or adamw.
+        all_methods: Measure LookSAM, AE-SAM, SAF, MESA and ESAM too.
+        memory: Measure the peak memory of a process as well; each takes a few seconds.
+        own_cost: Measure a step beyond its gradients too, up to 10^8 parameters (3 GB, minutes).
+        advise: End with two sentences on what to use here.
+        json: Write the results to this file.
+        html: Write a page with the results to this file.
+        timeline: Write an SVG of one step of SAMPa on two ranks to this file.
+    """
+
+    model: str = "resnet20"
+    batch_size: int = 128
+    rounds: int = 20
+    base: str = "sgd"
+    all_methods: bool = True
+    memory: bool = True
+    own_cost: bool = False
+    advise: bool = False
+    json: Path | None = None
+    html: Path | None = None
+    timeline: Path | None = None
+
+
+@dataclass(frozen=True)
+class DemoArguments:
+    """Compare SGD, SAM and SAMPa-0.2 on digits with 40 % wrong labels, on two processes.
+
+    The digits are embedded in scikit-learn: nothing is downloaded. SGD gets twice the epochs, as in
+    the paper. What is done is not repeated; remove the folder to start again.
+
+    Examples:
+        sampa demo
+        sampa demo --devices 1 --seeds 1
+
+    Attributes:
+        devices: Processes; SAMPa computes its two gradients on two of them.
+        seeds: Runs of each method.
+        out: Folder of the runs and of report.html.
+    """
+
+    devices: int = 2
+    seeds: int = 3
+    out: Path = Path("runs/demo")
+
+
+@dataclass(frozen=True)
+class MethodsArguments:
+    """List all methods with their cost and defaults.
+
+    The counts come from running each method on a problem with two weights: gradients (probes) and
+    sequential gradients (rounds) per update, and weight-sized copies kept through a step.
+
+    Examples:
+        sampa methods
+        sampa methods --json methods.json
+
+    Attributes:
+        json: Also write the table as JSON to this file.
+    """
+
+    json: Path | None = None
+
+
+ARGUMENTS: dict[str, type[Any]] = {
+    "train": TrainArguments,
+    "compare": CompareArguments,
+    "reproduce": ReproduceArguments,
+    "eval": EvalArguments,
+    "report": ReportArguments,
+    "bench": BenchArguments,
+    "demo": DemoArguments,
+    "methods": MethodsArguments,
+}
