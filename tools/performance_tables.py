@@ -8,64 +8,68 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from sampa.lab.bench.show import described, own_cost_sheet
+from sampa.lab.bench.result import BenchResult
+from sampa.lab.bench.tables import measured_on, megabytes, own_cost_table, ratio_label
+from sampa.lab.results.table import ABSENT, Number, Table, Words, as_markdown, median
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 RECORDS = ROOT / "results" / "bench"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_optimizer_sam/sam")
+MEMORY = {"sgd": "SGD", "sam": "SAM", "sampa": "SAMPa", "ddp_sam": "DDP-SAM"}
 
 
-def tables() -> str:
+def as_page_part() -> str:
     """All records, as Markdown."""
-    records = [json.loads(path.read_text()) for path in sorted(RECORDS.glob("*.json"))]
-    blocks = [
-        ratio_rows(records),
-        memory_rows(records),
-        *map(own_cost_rows, records),
-        goal_rows({_name(r): r for r in records}),
+    files = sorted(RECORDS.glob("*.json"))
+    results = [BenchResult.from_json(json.loads(file.read_text())) for file in files]
+    tables = [
+        ratio_table(results),
+        memory_table(results),
+        *(own_cost_table(result) for result in results if result.own_cost),
+        goal_table({str(result.workload): result for result in results}),
     ]
-    notes = "\n".join(f"- {r['rounds']} rounds: {described(r['conditions'])}." for r in records)
-    return "\n\n".join([*filter(None, blocks), f"Conditions:\n\n{notes}"])
+    parts = ["\n".join([f"{table.title}:", "", *as_markdown(table)]) for table in tables]
+    notes = "\n".join(f"- {result.rounds} rounds: {measured_on(result)}." for result in results)
+    return "\n\n".join([*parts, f"Conditions:\n\n{notes}"])
 
 
-def ratio_rows(records: list[dict[str, Any]]) -> str:
-    rows = [
-        [_name(r), *(_ratio(r["ratios"].get(name)) for name in SHOWN), _milliseconds(r)]
-        for r in records
-    ]
-    heads = [*(n.replace("/", " / ").replace("_", " ") for n in SHOWN), "SAMPa − limit"]
-    return "Median of paired ratios (quartiles):\n\n" + markdown(["", *heads], rows)
+def ratio_table(results: Sequence[BenchResult]) -> Table:
+    rows = tuple(
+        (
+            Words(str(result.workload)),
+            *(median(result.ratios.get(name)) for name in SHOWN),
+            Number(result.exposed_milliseconds, ".1f"),
+            Number(result.milliseconds["limit"], ".1f"),
+        )
+        for result in results
+    )
+    names = [ratio_label(name).replace("_", " ") for name in SHOWN]
+    columns = ("", *names, "SAMPa − limit (ms)", "limit (ms)")
+    return Table("Median of paired ratios (quartiles)", columns, rows)
 
 
-def memory_rows(records: list[dict[str, Any]]) -> str:
-    rows = [
-        [
-            _name(r),
-            *(f"{r['peak_memory'][name] / 1e6:.0f}" for name in ("sgd", "sam", "sampa", "ddp_sam")),
-            f"{_memory_ratio(r):.3f}",
-            f"{r['bytes_per_rank']:,}",
-        ]
-        for r in records
-    ]
-    heads = ["", "SGD", "SAM", "SAMPa", "DDP-SAM", "SAMPa / SAM", "bytes sent per rank and step"]
-    return "Peak memory of a process in MB (resident), and bytes sent:\n\n" + markdown(heads, rows)
+def memory_table(results: Sequence[BenchResult]) -> Table:
+    rows = tuple(
+        (
+            Words(str(result.workload)),
+            *(megabytes(result, name) for name in MEMORY),
+            Number(memory_ratio(result), ".3f"),
+            ABSENT if result.bytes_per_rank is None else Number(result.bytes_per_rank, ","),
+        )
+        for result in results
+    )
+    columns = ("", *MEMORY.values(), "SAMPa / SAM", "bytes sent per rank and step")
+    return Table("Peak memory of a process in MB (resident), and bytes sent", columns, rows)
 
 
-def own_cost_rows(record: dict[str, Any]) -> str:
-    if not record.get("own_cost"):
-        return ""
-    sheet = own_cost_sheet(record)
-    return f"{sheet.title}:\n\n" + markdown(list(sheet.columns), [list(row) for row in sheet.rows])
-
-
-def goal_rows(records: dict[str, dict[str, Any]]) -> str:
+def goal_table(results: dict[str, BenchResult]) -> Table:
     large, small, deep = (
-        records[name] for name in ("resnet20, batch 128", "resnet20, batch 8", "resnet56, batch 8")
+        results[name] for name in ("resnet20, batch 128", "resnet20, batch 8", "resnet56, batch 8")
     )
     goals = [
         ("SAM / SAMPa, batch 128", *_both(large, "sam/sampa"), ">=", 1.90),
@@ -73,72 +77,47 @@ def goal_rows(records: dict[str, dict[str, Any]]) -> str:
         ("SAM / SAMPa, batch 8", *_both(small, "sam/sampa"), ">=", 1.65),
         ("SAMPa / limit, batch 8", *_both(small, "sampa/limit"), "<=", 1.05),
         ("DDP-SAM / SAMPa, batch 8", *_both(small, "ddp_sam/sampa"), ">=", 1.35),
-        ("SAM's own cost / pytorch_optimizer's, resnet56", _own_cost_ratio(deep), None, "<=", 0.5),
-        ("SAMPa's memory / SAM's, batch 128", _memory_ratio(large), None, "<=", 1.0),
+        ("SAM's own cost / pytorch_optimizer's, resnet56", own_cost_ratio(deep), None, "<=", 0.5),
+        ("SAMPa's memory / SAM's, batch 128", memory_ratio(large), None, "<=", 1.0),
     ]
-    rows = [
-        [
-            name,
-            f"{sign} {wanted:.2f}",
-            f"{found:.2f}",
-            "yes" if _holds(found, sign, wanted) else "no",
-            "" if fast is None else f"{fast:.2f}",
-        ]
+    rows = tuple(
+        (
+            Words(name),
+            Words(f"{sign} {wanted:.2f}"),
+            Number(found),
+            Words("yes" if (found >= wanted if sign == ">=" else found <= wanted) else "no"),
+            ABSENT if fast is None else Number(fast),
+        )
         for name, found, fast, sign, wanted in goals
-    ]
-    heads = ["", "wanted", "measured", "reached", "of lower quartiles"]
-    return (
-        "Goals. The last column divides the lower quartiles of step times, which is nearer to a "
-        "machine\nwithout neighbours:\n\n" + markdown(heads, rows)
     )
+    title = (
+        "Goals. The last column divides the lower quartiles of step times, which is nearer to a "
+        "machine\nwithout neighbors"
+    )
+    return Table(title, ("", "wanted", "measured", "reached", "of lower quartiles"), rows)
 
 
-def _holds(found: float, sign: str, wanted: float) -> bool:
-    return found >= wanted if sign == ">=" else found <= wanted
-
-
-def _both(record: dict[str, Any], ratio: str) -> tuple[float, float]:
+def _both(result: BenchResult, ratio: str) -> tuple[float, float]:
     """The median of paired ratios, and the ratio of lower quartiles."""
     above, below = ratio.split("/")
-    fast = record["fast_milliseconds"]
-    return record["ratios"][ratio]["median"], fast[above] / fast[below]
+    fast = result.fast_milliseconds
+    return result.ratios[ratio].median, fast[above] / fast[below]
 
 
-def _own_cost_ratio(record: dict[str, Any]) -> float:
+def own_cost_ratio(result: BenchResult) -> float:
     # A method's first row is for the network's own parameters.
-    times = {c["method"]: c["milliseconds"] for c in reversed(record["own_cost"])}
+    times = {cost.method: cost.milliseconds for cost in reversed(result.own_cost)}
     return times["sam"] / times["pytorch_optimizer_sam"]
 
 
-def _memory_ratio(record: dict[str, Any]) -> float:
-    return record["peak_memory"]["sampa"] / record["peak_memory"]["sam"]
-
-
-def markdown(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] + ["--:"] * (len(heads) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def memory_ratio(result: BenchResult) -> float:
+    return result.peak_memory["sampa"] / result.peak_memory["sam"]
 
 
 def updated(page: str) -> str:
     """The page with the tables of now between its marks."""
     before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{rest.split(END)[1]}"
-
-
-def _name(record: dict[str, Any]) -> str:
-    problem = record["conditions"]["problem"]
-    return f"{problem['model']}, batch {problem['batch_size']}"
-
-
-def _ratio(values: dict[str, float] | None) -> str:
-    if values is None:
-        return ""
-    return f"{values['median']:.2f} ({values['low']:.2f} to {values['high']:.2f})"
-
-
-def _milliseconds(record: dict[str, Any]) -> str:
-    exposed, limit = record["exposed_milliseconds"], record["milliseconds"]["limit"]
-    return f"{exposed:.1f} of {limit:.1f} ms"
+    return f"{before}{BEGIN}\n\n{as_page_part()}\n\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@ import torch
 import torch.distributed as dist
 
 from sampa.execution.parallel.groups import open_mesh
+from sampa.lab.bench.workloads import Bench
 from sampa.lab.reproduce import speed
 from tests.ranks import run_ranks
 
 CPU = torch.device("cpu")
+SMALL = speed.NETWORKS["smoke"]
 
 
 def small_contest() -> dict[str, Any]:
@@ -22,7 +24,7 @@ def small_contest() -> dict[str, Any]:
     open_mesh(CPU, 1, timedelta(minutes=5))
     whole = speed.CONTESTS["efficiency"]
     speed.CONTESTS["small"] = replace(whole, contenders=whole.contenders[:2])
-    return speed.measure_contest(dist.get_rank(), 2, CPU, "small", "smoke")
+    return speed.measure_contest(Bench(SMALL, CPU, dist.get_rank(), 2), "small", "smoke")
 
 
 @pytest.mark.dist
@@ -42,7 +44,7 @@ def test_memory_is_only_counted_where_it_is_read(
     monkeypatch.setattr(speed, "prepared", lambda *_: lambda: None)
     monkeypatch.setattr(speed, "take_turns", lambda *_: {})
     monkeypatch.setattr(speed, "peak_bytes", lambda step: pytest.fail("memory was counted"))
-    assert "bytes" not in speed.measure_contest(0, 1, CPU, name, "smoke")
+    assert "bytes" not in speed.measure_contest(Bench(SMALL, CPU, 0, 1), name, "smoke")
 
 
 def test_peaks_are_exchanged_on_the_device_of_the_contest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,21 +13,19 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import Optimizer
 
 import sampa
-from sampa.lab.bench.problems import Problem, detailed_loss, training_loss
+from sampa.lab.bench.workloads import Bench, detailed_loss, training_loss
 from sampa.names import find_method
 
 Step = Callable[[], Any]
 
-
 LATE_EPOCH = 6  # SAF and MESA only add their term to the loss after their first epochs
 
 
-class Place(enum.Enum):
+class Placement(enum.Enum):
     """Which ranks take part, and on what part of a batch."""
 
     ONE_DEVICE = "one device"
@@ -36,65 +34,37 @@ class Place(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A problem, and where this rank works on it."""
-
-    problem: Problem
-    base: str
-    device: torch.device
-    rank: int
-    ranks: int
-
-    def model(self) -> nn.Module:
-        return self.problem.network(self.device)
-
-    def optimizer(self, model: nn.Module) -> Optimizer:
-        if self.base == "adamw":
-            return AdamW(model.parameters(), lr=1e-4, fused=True)
-        return SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True)
-
-    def batches(self, *, halves: bool = False) -> Iterator[Any]:
-        part, parts = (self.rank, self.ranks) if halves else (0, 1)
-        return self.problem.batches(self.device, part, parts)
-
-
-@dataclass(frozen=True)
 class Contender:
     """One way to train.
 
     Attributes:
         name: In the results.
-        place: Where it runs.
+        placement: Where it runs.
         make: Prepares it on this rank; calling the result makes one step.
         steps: How many steps are timed as one turn, where a method's steps differ.
     """
 
     name: str
-    place: Place
+    placement: Placement
     make: Callable[[Bench], Step]
     steps: int = 1
 
 
-def gradient_alone(bench: Bench) -> Step:
-    """One forward and one backward pass: what every step needs at the least."""
-    model, batches = bench.model(), bench.batches()
+def bare_step(bench: Bench, *, update: bool = True) -> Step:
+    """Forward and backward, and the base optimizer's step, with no library between them.
 
-    def step() -> None:
-        model.zero_grad()
-        training_loss(model, next(batches)).backward()
-
-    return step
-
-
-def bare_sgd(bench: Bench) -> Step:
-    """Forward, backward and the base optimizer's step, with no library between them."""
+    Args:
+        bench: What is trained.
+        update: Without it, this is the gradient alone: what every step needs at the least.
+    """
     model, batches = bench.model(), bench.batches()
     base = bench.optimizer(model)
 
     def step() -> None:
         base.zero_grad()
         training_loss(model, next(batches)).backward()
-        base.step()
+        if update:
+            base.step()
 
     return step
 
@@ -111,78 +81,98 @@ class MethodStep:
         return self.optimizer.step(self.loss_fn, next(self.batches))
 
 
-def with_method(
+def method_step(
     bench: Bench,
     method: str,
-    place: Place = Place.ONE_DEVICE,
+    placement: Placement = Placement.ONE_DEVICE,
     loss: Callable[[nn.Module, Any], Tensor | sampa.Loss] = training_loss,
     **options: Any,
 ) -> MethodStep:
     """A step of one of our methods."""
     model = bench.model()
-    branches = bench.ranks if place is Place.BRANCHES else 1
-    alone = place is Place.ONE_DEVICE
+    branches = bench.ranks if placement is Placement.BRANCHES else 1
+    alone = placement is Placement.ONE_DEVICE
     executor = sampa.Serial(model) if alone else sampa.distribute(model, branches)
     optimizer = find_method(method)(bench.optimizer(model), executor=executor, **options)
     optimizer.set_epoch(LATE_EPOCH)
     network: Any = executor.model
-    batches = bench.batches(halves=place is Place.HALF_BATCHES)
+    batches = bench.batches(halves=placement is Placement.HALF_BATCHES)
     return MethodStep(optimizer, partial(loss, network), batches)
 
 
-@dataclass
-class OtherSAM:
-    """SAM of the package pytorch_optimizer, as its documentation says to use it."""
+def of_method(
+    name: str,
+    method: str = "",
+    placement: Placement = Placement.ONE_DEVICE,
+    steps: int = 1,
+    **options: Any,
+) -> Contender:
+    """A contender that trains with one of our methods, by default the one of its name.
 
-    model: Any
-    base: Optimizer
-    loss: Callable[[Any, Any], Tensor]
-    batches: Iterator[Any]
-
-    def __post_init__(self) -> None:
-        from pytorch_optimizer import SAM
-
-        kept = ("lr", "momentum", "weight_decay", "fused")
-        options = {name: self.base.defaults[name] for name in kept if name in self.base.defaults}
-        self.optimizer: Any = SAM(self.model.parameters(), type(self.base), rho=0.05, **options)
-
-    def __call__(self) -> None:
-        batch = next(self.batches)
-        self.loss(self.model, batch).backward()
-        self.optimizer.first_step(zero_grad=True)
-        self.loss(self.model, batch).backward()
-        self.optimizer.second_step(zero_grad=True)
+    Args:
+        name: In the results.
+        method: As the catalog has it.
+        placement: Where it runs.
+        steps: How many steps are timed as one turn.
+        options: Of `method_step`, and of the method.
+    """
+    make = partial(method_step, method=method or name, placement=placement, **options)
+    return Contender(name, placement, make, steps)
 
 
-def other_sam(bench: Bench) -> Step:
-    """A step of pytorch_optimizer's SAM."""
+def foreign_step(
+    model: nn.Module,
+    base: Optimizer,
+    loss: Callable[[Any, Any], Tensor],
+    batches: Iterator[Any],
+) -> Step:
+    """A step of SAM of the package pytorch_optimizer, as its documentation says to use it."""
+    from pytorch_optimizer import SAM
+
+    kept = ("lr", "momentum", "weight_decay", "fused")
+    options = {name: base.defaults[name] for name in kept if name in base.defaults}
+    optimizer: Any = SAM(model.parameters(), type(base), rho=0.05, **options)
+
+    def step() -> None:
+        batch = next(batches)
+        loss(model, batch).backward()
+        optimizer.first_step(zero_grad=True)
+        loss(model, batch).backward()
+        optimizer.second_step(zero_grad=True)
+
+    return step
+
+
+def _foreign_sam(bench: Bench) -> Step:
     model = bench.model()
-    return OtherSAM(model, bench.optimizer(model), training_loss, bench.batches())
+    return foreign_step(model, bench.optimizer(model), training_loss, bench.batches())
 
 
-def contender(name: str) -> Contender:
-    """The one of that name."""
-    return next(c for c in contenders() if c.name == name)
+# Those that are compared stand side by side: a disturbance is then shared.
+MAIN = (
+    Contender("sgd", Placement.ONE_DEVICE, bare_step),
+    of_method("sam"),
+    of_method("sampa", placement=Placement.BRANCHES),
+    Contender("limit", Placement.BRANCHES, partial(bare_step, update=False)),
+    of_method("ddp_sam", "sam", Placement.HALF_BATCHES),
+    of_method("ddp_sgd", "base", Placement.HALF_BATCHES),
+)
+FOREIGN = (Contender("pytorch_optimizer_sam", Placement.ONE_DEVICE, _foreign_sam),)
+TIME_TABLE = (  # the other methods of the paper's table of times
+    of_method("looksam", steps=5),
+    of_method("ae-sam", steps=5),
+    of_method("saf", loss=detailed_loss),
+    of_method("mesa", loss=detailed_loss),
+    of_method("esam", loss=detailed_loss, gamma=0.5),
+)
 
 
-def contenders(*, all_methods: bool = True) -> list[Contender]:
-    """Everyone who takes part; the methods of the paper's time table if `all_methods`."""
-    one, branches, halves = Place
-    main = [  # those that are compared stand side by side: a disturbance is then shared
-        Contender("sgd", one, bare_sgd),
-        Contender("sam", one, partial(with_method, method="sam")),
-        Contender("sampa", branches, partial(with_method, method="sampa", place=branches)),
-        Contender("limit", branches, gradient_alone),
-        Contender("ddp_sam", halves, partial(with_method, method="sam", place=halves)),
-        Contender("ddp_sgd", halves, partial(with_method, method="base", place=halves)),
-    ]
-    if find_spec("pytorch_optimizer") is not None:
-        main.append(Contender("pytorch_optimizer_sam", one, other_sam))
-    efficient = [
-        Contender("looksam", one, partial(with_method, method="looksam"), steps=5),
-        Contender("ae-sam", one, partial(with_method, method="ae-sam"), steps=5),
-        Contender("saf", one, partial(with_method, method="saf", loss=detailed_loss)),
-        Contender("mesa", one, partial(with_method, method="mesa", loss=detailed_loss)),
-        Contender("esam", one, partial(with_method, method="esam", loss=detailed_loss, gamma=0.5)),
-    ]
-    return main + efficient if all_methods else main
+def has_foreign_sam() -> bool:
+    """Whether the package pytorch_optimizer is installed."""
+    return find_spec("pytorch_optimizer") is not None
+
+
+def contenders(*, all_methods: bool = True) -> dict[str, Contender]:
+    """All that take part, by name; the other methods of the paper's table if `all_methods`."""
+    foreign, others = FOREIGN if has_foreign_sam() else (), TIME_TABLE if all_methods else ()
+    return {c.name: c for c in (*MAIN, *foreign, *others)}

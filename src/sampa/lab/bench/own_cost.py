@@ -5,22 +5,22 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD
 
 import sampa
-from sampa.lab.bench.contenders import MethodStep, OtherSAM, Step
+from sampa.lab.bench.contenders import MethodStep, Step, foreign_step, has_foreign_sam
 from sampa.lab.bench.counting import Counter
-from sampa.lab.bench.problems import Problem
+from sampa.lab.bench.workloads import Bench
 from sampa.names import find_method
 
-SIZES = (10**5, 10**6, 10**7, 10**8)
+NUMBERS_OF_PARAMETERS = (10**5, 10**6, 10**7, 10**8)
+FOREIGN_SAM = "pytorch_optimizer_sam"
 FLOAT = 4
 LEAST_BYTES = {
     # The base optimizer's step reads x, m and G and writes x and m.
@@ -32,23 +32,19 @@ LEAST_BYTES = {
 }
 """Bytes per parameter that a step with momentum moves if it makes no copy to be safe."""
 
+Shapes = Sequence[Sequence[int]]
+
 
 class FreeGradients(nn.Module):
-    """Parameters whose loss is constant and whose gradients are there already."""
+    """Parameters whose loss is constant and whose gradients are given beforehand."""
 
-    def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
+    def __init__(self, shapes: Shapes) -> None:
         super().__init__()
         self.weights = nn.ParameterList([torch.randn(*shape) for shape in shapes])
         self.gradients = [torch.randn_like(p) for p in self.weights]
 
     def forward(self, _batch: Any = None) -> Tensor:
         return _HandOut.apply(self.gradients, *self.weights)
-
-    def base(self) -> Optimizer:
-        return SGD(self.parameters(), lr=1e-6, momentum=0.9, weight_decay=5e-4, fused=True)
-
-    def size(self) -> int:
-        return sum(p.numel() for p in self.weights)
 
 
 class _HandOut(torch.autograd.Function):
@@ -91,26 +87,46 @@ class Subject:
         self.model.zero_grad()
         self.model().backward()
 
+    def milliseconds(self) -> float:
+        """The time of a step less that of its gradients."""
+        return _milliseconds(self.step) - self.gradients * _milliseconds(self.gradient)
 
-def own_costs(
-    _rank: int, _ranks: int, device: torch.device, problem: Problem
-) -> list[dict[str, Any]]:
+    def cost(self, milliseconds: float) -> OwnCost:
+        """With kernels and bytes, counted in one more step."""
+        with Counter() as whole:
+            self.step()
+        with Counter() as free:
+            self.gradient()
+        size = sum(p.numel() for p in self.model.weights)
+        return OwnCost(
+            method=self.method,
+            parameters=size,
+            kernels=whole.kernels - self.gradients * free.kernels,
+            bytes_per_parameter=(whole.bytes - self.gradients * free.bytes) / size,
+            milliseconds=milliseconds,
+        )
+
+
+def own_costs(bench: Bench) -> list[OwnCost]:
     """For the network's parameters, and for growing numbers of them; a program for one rank."""
-    shapes = [tuple(p.shape) for p in problem.network(device).parameters()]
-    subjects = [subject(method, shapes) for method in LEAST_BYTES]
-    if find_spec("pytorch_optimizer") is not None:
-        subjects.append(other_sam(shapes))
-    found = costs(subjects, repeats=50)
-    for size in SIZES:
+    shapes = [tuple(p.shape) for p in bench.model().parameters()]
+    methods = [*LEAST_BYTES, *([FOREIGN_SAM] if has_foreign_sam() else [])]
+    found = costs([subject(method, shapes) for method in methods], repeats=50)
+    for parameters in NUMBERS_OF_PARAMETERS:
         for method in ("sam", "sampa"):
-            found += costs([subject(method, even_shapes(size))], repeats=5)
-    return [asdict(cost) for cost in found]
+            found += costs([subject(method, even_shapes(parameters))], repeats=5)
+    return found
 
 
-def subject(method: str, shapes: Sequence[Sequence[int]]) -> Subject:
-    """One of our methods."""
+def subject(method: str, shapes: Shapes) -> Subject:
+    """One of our methods, or pytorch_optimizer's SAM."""
     model = FreeGradients(shapes)
-    optimizer = find_method(method)(model.base(), executor=sampa.Serial(model))
+    base = SGD(model.parameters(), lr=1e-6, momentum=0.9, weight_decay=5e-4, fused=True)
+    if method == FOREIGN_SAM:
+        step = foreign_step(model, base, FreeGradients.forward, repeat(()))
+        step()
+        return Subject(method, model, step, gradients=2)
+    optimizer = find_method(method)(base, executor=sampa.Serial(model))
     step = MethodStep(optimizer, model, repeat(()))
     for _ in range(2):  # SAMPa's first call makes no update
         step()
@@ -118,49 +134,22 @@ def subject(method: str, shapes: Sequence[Sequence[int]]) -> Subject:
     return Subject(method, model, step, optimizer.last.probes)
 
 
-def other_sam(shapes: Sequence[Sequence[int]]) -> Subject:
-    """pytorch_optimizer's SAM."""
-    model = FreeGradients(shapes)
-    step = OtherSAM(model, model.base(), FreeGradients.forward, repeat(()))
-    step()
-    return Subject("pytorch_optimizer_sam", model, step, gradients=2)
-
-
 def costs(subjects: Sequence[Subject], repeats: int) -> list[OwnCost]:
     """Of each of them, measured in turns (A, B, C, A, B, C, ...)."""
-    turns = [[_milliseconds_beyond(s) for s in subjects] for _ in range(repeats)]
+    turns = [[s.milliseconds() for s in subjects] for _ in range(repeats)]
     return [
-        _cost(s, statistics.median(times))
+        s.cost(statistics.median(times))
         for s, times in zip(subjects, zip(*turns, strict=True), strict=True)
     ]
 
 
-def _cost(of: Subject, milliseconds: float) -> OwnCost:
-    with Counter() as whole:
-        of.step()
-    with Counter() as free:
-        of.gradient()
-    return OwnCost(
-        method=of.method,
-        parameters=of.model.size(),
-        kernels=whole.kernels - of.gradients * free.kernels,
-        bytes_per_parameter=(whole.bytes - of.gradients * free.bytes) / of.model.size(),
-        milliseconds=milliseconds,
-    )
-
-
-def _milliseconds_beyond(of: Subject) -> float:
-    """A step less its gradients."""
-    return _milliseconds(of.step) - of.gradients * _milliseconds(of.gradient)
-
-
 def _milliseconds(work: Step) -> float:
-    work()  # as in training; before, somebody else has used the caches
+    work()  # as in training; before, another has used the caches
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) * 1e3
 
 
 def even_shapes(parameters: int, tensors: int = 50) -> list[tuple[int, ...]]:
-    """So many parameters in tensors of equal size."""
+    """The shapes of tensors of equal size with that many parameters in all."""
     return [(parameters // tensors,)] * tensors

@@ -13,14 +13,17 @@ from typing import Any, TypeVar
 import torch
 
 from sampa.execution.parallel.groups import open_mesh
+from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.heap import keep_freed_memory
 from sampa.messages import require
 
 Result = TypeVar("Result")
 
 
-def on_ranks(function: Callable[..., Result], ranks: int, *arguments: Any) -> list[Result]:
-    """`function(rank, ranks, device, *arguments)` on so many processes that can talk.
+def on_ranks(
+    function: Callable[..., Result], ranks: int, workload: Workload, *arguments: Any
+) -> list[Result]:
+    """The results of `function(bench, *arguments)` on ranks that can talk, each with its bench.
 
     Raises:
         ValueError: If there are GPUs, but too few.
@@ -29,10 +32,10 @@ def on_ranks(function: Callable[..., Result], ranks: int, *arguments: Any) -> li
     gpus = torch.cuda.device_count()
     require("ranks", ranks, gpus == 0 or ranks <= gpus, f"<= {gpus}, the number of GPUs")
     port, before = free_port(), set(multiprocessing.active_children())
+    devices = [torch.device("cuda", r) if gpus else torch.device("cpu") for r in range(ranks)]
+    benches = [Bench(workload, device, rank, ranks) for rank, device in enumerate(devices)]
     with ProcessPoolExecutor(ranks, multiprocessing.get_context("spawn")) as pool:
-        running = [
-            pool.submit(_run, rank, ranks, port, function, arguments) for rank in range(ranks)
-        ]
+        running = [pool.submit(_run, function, bench, port, *arguments) for bench in benches]
         failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
         if failed:
             for waiting in set(multiprocessing.active_children()) - before:
@@ -42,33 +45,25 @@ def on_ranks(function: Callable[..., Result], ranks: int, *arguments: Any) -> li
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses."""
+    """A port of this machine that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def _run(
-    rank: int, ranks: int, port: int, function: Callable[..., Result], arguments: tuple[Any, ...]
-) -> Result:
+def _run(function: Callable[..., Result], bench: Bench, port: int, *arguments: Any) -> Result:
     os.environ.update(
-        RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(ranks),
+        RANK=str(bench.rank),
+        LOCAL_RANK=str(bench.rank),
+        WORLD_SIZE=str(bench.ranks),
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
     )
     torch.set_num_threads(1)
     keep_freed_memory()
-    pin_to_core(rank)
-    device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
-    if ranks > 1:
-        open_mesh(device, 1, datetime.timedelta(minutes=5))
-    return function(rank, ranks, device, *arguments)
-
-
-def pin_to_core(rank: int) -> None:
-    """One core for each rank, where there are enough and the system lets us choose."""
-    if hasattr(os, "sched_setaffinity"):
+    if hasattr(os, "sched_setaffinity"):  # one core for each rank, where there are enough
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+        os.sched_setaffinity(0, {cores[bench.rank % len(cores)]})
+    if bench.ranks > 1:
+        open_mesh(bench.device, 1, datetime.timedelta(minutes=5))
+    return function(bench, *arguments)

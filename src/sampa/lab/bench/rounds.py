@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 
 from sampa.execution.parallel.executor import Parallel
 from sampa.execution.parallel.groups import Traffic
-from sampa.lab.bench.contenders import Bench, Contender, MethodStep, Place, Step, contenders
-from sampa.lab.bench.problems import Problem
+from sampa.lab.bench.contenders import Contender, MethodStep, Placement, Step, contenders
+from sampa.lab.bench.workloads import Bench
 
 WARM_UP = 1  # rounds; each turn has a step that is not timed besides
 
@@ -42,39 +42,25 @@ class Counts:
     header_bytes: float = 0
 
 
-@dataclass
-class Measured:
-    """What one rank saw; `seconds` are those of the slowest rank."""
-
-    seconds: Seconds
-    counts: dict[str, Counts] = field(default_factory=dict)
-
-
-def measure(
-    rank: int,
-    ranks: int,
-    device: torch.device,
-    problem: Problem,
-    base: str,
-    names: tuple[str, ...],
-    rounds: int,
-) -> Measured:
-    """Let contenders make turns, interleaved; a program for every rank."""
-    bench = Bench(problem, base, device, rank, ranks)
-    taking_part = [c for c in contenders() if c.name in names]
+def measure_steps(
+    bench: Bench, names: Sequence[str], rounds: int
+) -> tuple[Seconds, dict[str, Counts]]:
+    """Let contenders make turns, and count what their steps do; a program for every rank."""
+    taking_part = [contenders()[name] for name in names]
     steps = [prepared(bench, contender) for contender in taking_part]
     seconds = take_turns(bench, taking_part, steps, rounds)
-    counted = {c.name: _counted(step, c.steps) for c, step in zip(taking_part, steps, strict=True)}
-    return Measured(seconds, {name: c for name, c in counted.items() if c is not None})
+    counts = {
+        contender.name: _counted(step, contender.steps)
+        for contender, step in zip(taking_part, steps, strict=True)
+        if isinstance(step, MethodStep)
+    }
+    return seconds, counts
 
 
 def take_turns(
-    bench: Bench,
-    taking_part: Sequence[Contender],
-    steps: Sequence[Step | None],
-    rounds: int,
+    bench: Bench, taking_part: Sequence[Contender], steps: Sequence[Step | None], rounds: int
 ) -> Seconds:
-    """The seconds of prepared contenders, the same on every rank."""
+    """The seconds of prepared contenders, of the slowest rank; the same on every rank."""
     times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=bench.device)
     for number in range(-WARM_UP, rounds):
         for column, (contender, step) in enumerate(zip(taking_part, steps, strict=True)):
@@ -90,7 +76,7 @@ def take_turns(
 
 def prepared(bench: Bench, contender: Contender) -> Step | None:
     """This rank's part in it; None if it only waits."""
-    takes_part = bench.rank == 0 or contender.place is not Place.ONE_DEVICE
+    takes_part = bench.rank == 0 or contender.placement is not Placement.ONE_DEVICE
     return contender.make(bench) if takes_part else None
 
 
@@ -99,9 +85,9 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
         dist.barrier()
     if step is None:
         return 0.0
-    step()  # in training a step follows one like it; here somebody else has used the caches
+    step()  # in training a step follows one like it; here another has used the caches
     _wait_for_device(bench.device)
-    if bench.ranks > 1 and contender.place is not Place.ONE_DEVICE:
+    if bench.ranks > 1 and contender.placement is not Placement.ONE_DEVICE:
         dist.barrier()
     start = time.perf_counter()
     for _ in range(contender.steps):
@@ -110,10 +96,8 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
     return time.perf_counter() - start
 
 
-def _counted(step: Step | None, number: int) -> Counts | None:
-    """What so many more steps do; every rank that takes part makes them."""
-    if not isinstance(step, MethodStep):
-        return None
+def _counted(step: MethodStep, number: int) -> Counts:
+    """What a number of further steps do, on average; every rank that takes part makes them."""
     executor = step.optimizer.executor
     traffic = executor.traffic if isinstance(executor, Parallel) else Traffic()
     traffic.gradient_bytes = traffic.header_bytes = 0
@@ -124,11 +108,8 @@ def _counted(step: Step | None, number: int) -> Counts | None:
         rounds += step.optimizer.last.rounds
         probes += step.optimizer.last.probes
     totals = (rounds, probes, traffic.gradient_bytes, traffic.header_bytes)
-    return Counts(*(_mean(total, number) for total in totals))
-
-
-def _mean(total: int, number: int) -> float:
-    return total / number if total % number else total // number
+    # A whole number stays one, as in the records.
+    return Counts(*(t / number if t % number else t // number for t in totals))
 
 
 def _wait_for_device(device: torch.device) -> None:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.distributed as dist
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch.autograd.profiler import record_function
 from torch.profiler import ProfilerActivity, profile
 
-from sampa.lab.bench.contenders import Bench, Place, with_method
-from sampa.lab.bench.problems import Problem
+from sampa.lab.bench.contenders import Placement, method_step
+from sampa.lab.bench.workloads import Bench
+from sampa.lab.results.svg import PRINT, styled, to_file
 
 WARM_UP = 4
-PHASES = {  # what the library marks for profilers: a name and a color
-    "sampa.move": ("move", "#c77d2b"),
-    "sampa.gradient": ("forward and backward", "#3b6ea5"),
-    "sampa.restore": ("restore", "#8a8a8a"),
-    "sampa.exchange": ("exchange (copies and waiting)", "#b5443c"),
-    "sampa.update": ("update", "#4f8f5b"),
+PHASES = {  # what the library marks for profilers: a name, and a color of the palette
+    "sampa.move": ("move", 5),
+    "sampa.gradient": ("forward and backward", 2),
+    "sampa.restore": ("restore", 0),
+    "sampa.exchange": ("exchange (copies and waiting)", 1),
+    "sampa.update": ("update", 3),
 }
 
 
@@ -33,9 +36,9 @@ class Span:
     end: float
 
 
-def record(rank: int, ranks: int, device: torch.device, problem: Problem, base: str) -> list[Span]:
+def record_step(bench: Bench) -> list[Span]:
     """The phases of one step on this rank; a program for every rank."""
-    step = with_method(Bench(problem, base, device, rank, ranks), "sampa", Place.BRANCHES)
+    step = method_step(bench, "sampa", Placement.BRANCHES)
     for _ in range(WARM_UP):
         step()
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
@@ -43,7 +46,7 @@ def record(rank: int, ranks: int, device: torch.device, problem: Problem, base: 
         with record_function("mark"):
             marked = time.perf_counter()  # one clock for all processes of a machine
         step()
-    marks: list[Any] = [None] * ranks
+    marks: list[Any] = [None] * bench.ranks
     dist.all_gather_object(marks, marked)
     events = profiled.events() or []
     (zero,) = [e.time_range.start for e in events if e.name == "mark"]
@@ -55,42 +58,25 @@ def record(rank: int, ranks: int, device: torch.device, problem: Problem, base: 
     ]
 
 
-def draw(ranks: list[list[Span]], title: str) -> str:
-    """One lane for each rank, with a legend; the colors do on a light and on a dark page."""
-    width, lane, left, top = 860, 34, 70, 46
-    last = max(span.end for spans in ranks for span in spans)
-    scale = (width - left - 20) / last
-    height = top + len(ranks) * (lane + 12) + 60
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12" fill="#777" role="img">',
-        f"<title>{title}</title>",
-        f'<text x="{left}" y="18" font-size="13">{title}</text>',
-    ]
-    for number, spans in enumerate(ranks):
-        y = top + number * (lane + 12)
-        parts.append(f'<text x="8" y="{y + 21}">rank {number}</text>')
-        for span in spans:
-            x, w = left + span.start * scale, max((span.end - span.start) * scale, 0.8)
-            label, color = PHASES[span.phase]
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="{lane}" fill="{color}">'
-                f"<title>{label}: {span.end - span.start:.2f} ms</title></rect>"
-            )
-    axis = top + len(ranks) * (lane + 12)
-    parts += [
-        f'<text x="{left}" y="{axis + 12}">0 ms</text>',
-        f'<text x="{width - 20}" y="{axis + 12}" text-anchor="end">{last:.1f} ms</text>',
-        *_legend(left, axis + 38),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _legend(x: float, y: float) -> list[str]:
-    parts = []
-    for label, color in PHASES.values():
-        parts.append(f'<rect x="{x}" y="{y - 10}" width="11" height="11" fill="{color}"/>')
-        parts.append(f'<text x="{x + 16}" y="{y}">{label}</text>')
-        x += 40 + 6.4 * len(label)
-    return parts
+def timeline_svg(ranks: Sequence[Sequence[Span]], title: str) -> str:
+    """An SVG with one lane for each rank, and a legend with the length of each phase."""
+    with styled(PRINT):
+        drawn = Figure(figsize=(8.6, 1.2 + 0.45 * len(ranks)))
+        axes = drawn.add_subplot()
+        handles: list[Patch] = []
+        for phase, (label, number) in PHASES.items():
+            color, lengths = PRINT.series[number], [0.0] * len(ranks)
+            for rank, spans in enumerate(ranks):
+                bars = [(s.start, s.end - s.start) for s in spans if s.phase == phase]
+                axes.broken_barh(bars, (rank - 0.38, 0.76), facecolors=color)
+                lengths[rank] = sum(length for _, length in bars)
+            each = " and ".join(f"{length:.2f}" for length in lengths)
+            handles.append(Patch(color=color, label=f"{label}: {each} ms"))
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("milliseconds")
+        axes.set_xlim(left=0)
+        axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in range(len(ranks))])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        drawn.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False)
+        return to_file(drawn)

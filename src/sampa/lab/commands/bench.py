@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,64 +13,60 @@ from rich.console import Console
 from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.memory import peak_memory
 from sampa.lab.bench.own_cost import own_costs
-from sampa.lab.bench.problems import Problem
 from sampa.lab.bench.ranks import on_ranks
-from sampa.lab.bench.results import advice, summary
-from sampa.lab.bench.rounds import measure
-from sampa.lab.bench.show import described, sheets
-from sampa.lab.bench.timeline import draw, record
+from sampa.lab.bench.result import BenchResult, advice, result_of
+from sampa.lab.bench.rounds import measure_steps
+from sampa.lab.bench.tables import measured_on, result_tables
+from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
+from sampa.lab.results.table import for_terminal
 from sampa.lab.training.conditions import conditions
-from sampa.messages import require, require_choice
+from sampa.messages import require
 
 MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 
 
 def main(arguments: BenchArguments) -> int:
-    rounds, base = arguments.rounds, arguments.base
+    rounds = arguments.rounds
     require("rounds", rounds, rounds >= 1, ">= 1")
-    require_choice("base", base, ("sgd", "adamw"))
-    problem = Problem(arguments.model, arguments.batch_size)
-    about = f"{arguments.model}, batch {arguments.batch_size}"
-    names = tuple(c.name for c in contenders(all_methods=arguments.all_methods))
+    workload = Workload(arguments.model, arguments.batch_size, arguments.base)
+    names = tuple(contenders(all_methods=arguments.all_methods))
     console = Console()
-    console.print(f"{about}, {len(names)} contenders, {rounds} rounds")
-    stated = _conditions(problem, base)  # before it is this that keeps the machine busy
-    measured = on_ranks(measure, 2, problem, base, names, rounds)[0]
-    peaks = {n: peak_memory(problem, base, 2, n) for n in MEMORY_OF} if arguments.memory else {}
-    result = summary(measured, peaks, stated)
-    if arguments.own_cost:
-        result["own_cost"] = on_ranks(own_costs, 1, problem)[0]
+    console.print(f"{workload}, {len(names)} contenders, {rounds} rounds")
+    stated = _conditions(workload)  # before it is this that keeps the machine busy
+    seconds, counts = on_ranks(measure_steps, 2, workload, names, rounds)[0]
+    peaks = {n: peak_memory(workload, 2, n) for n in MEMORY_OF} if arguments.memory else {}
+    costs = on_ranks(own_costs, 1, workload)[0] if arguments.own_cost else ()
+    result = result_of(seconds, counts, peaks, stated, costs)
     _show(result, console, advise=arguments.advise)
-    _write(result, arguments.json, arguments.html)
+    if arguments.json is not None:
+        _write(arguments.json, json.dumps(result.as_json(), indent=2) + "\n")
+    if arguments.html is not None:
+        from sampa.lab.bench.page import bench_page
+
+        _write(arguments.html, bench_page(result))
     if arguments.timeline is not None:
-        spans = on_ranks(record, 2, problem, base)
-        title = f"One step of SAMPa on two ranks: {about}"
-        arguments.timeline.parent.mkdir(parents=True, exist_ok=True)
-        arguments.timeline.write_text(draw(spans, title), encoding="utf-8")
+        from sampa.lab.bench.timeline import record_step, timeline_svg
+
+        title = f"One step of SAMPa on two ranks: {workload}"
+        _write(arguments.timeline, timeline_svg(on_ranks(record_step, 2, workload), title))
     return 0
 
 
-def _show(result: dict[str, Any], console: Console, *, advise: bool) -> None:
-    for sheet in sheets(result):
-        console.print(sheet.for_terminal())
-    console.print(described(result["conditions"]), highlight=False)
+def _show(result: BenchResult, console: Console, *, advise: bool) -> None:
+    for table in result_tables(result):
+        console.print(for_terminal(table))
+    console.print(measured_on(result), highlight=False)
     if advise:
         console.print(advice(result), highlight=False)
 
 
-def _conditions(problem: Problem, base: str) -> dict[str, Any]:
+def _conditions(workload: Workload) -> dict[str, Any]:
     found = conditions()
     found |= {"threads": 1, "processes": 2, "load_before": os.getloadavg()[0]}
-    return found | {"problem": {**vars(problem), "base": base}}
+    return found | {"problem": asdict(workload)}
 
 
-def _write(result: dict[str, Any], as_json: Path | None, html: Path | None) -> None:
-    if as_json is not None:
-        as_json.parent.mkdir(parents=True, exist_ok=True)
-        as_json.write_text(json.dumps(result, indent=2) + "\n")
-    if html is not None:
-        from sampa.lab.bench.page import page
-
-        html.parent.mkdir(parents=True, exist_ok=True)
-        html.write_text(page(result), encoding="utf-8")
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")

@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sampa.execution.parallel.groups import is_distributed
-from sampa.lab.bench.contenders import Bench, Contender, Place, Step, bare_sgd, with_method
-from sampa.lab.bench.problems import Problem, detailed_loss
+from sampa.lab.bench.contenders import Contender, Placement, Step, bare_step, of_method
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.rounds import prepared, take_turns
+from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
 from sampa.lab.reproduce.memory import peak_bytes
 from sampa.lab.reproduce.plan import Scale
 from sampa.lab.reproduce.request import Request
@@ -28,61 +27,62 @@ from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 
 RANKS = 2
-ONE, BOTH = Place.ONE_DEVICE, Place.BRANCHES
 
 
-def _with(method: str, place: Place = ONE, **options: Any) -> Callable[[Bench], Step]:
-    return partial(with_method, method=method, place=place, loss=detailed_loss, **options)
+def _of(name: str, method: str, **options: Any) -> Contender:
+    return of_method(name, method, loss=detailed_loss, **options)
 
 
 def _batches_of(size: int) -> Callable[[Bench], Step]:
-    """SGD on batches of another size than the problem's."""
-    return lambda bench: bare_sgd(replace(bench, problem=replace(bench.problem, batch_size=size)))
+    """SGD on batches of another size than the workload's."""
+    return lambda bench: bare_step(
+        replace(bench, workload=replace(bench.workload, batch_size=size))
+    )
 
 
 EFFICIENT = (
-    Contender("SAM", ONE, _with("sam")),
-    Contender("SAMPa-0.2", BOTH, _with("sampa", BOTH)),
-    Contender("LookSAM", ONE, _with("looksam"), steps=5),
-    Contender("AE-SAM", ONE, _with("ae-sam"), steps=5),
-    Contender("SAF", ONE, _with("saf")),
-    Contender("MESA", ONE, _with("mesa")),
-    Contender("ESAM", ONE, _with("esam")),
+    _of("SAM", "sam"),
+    _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES),
+    _of("LookSAM", "looksam", steps=5),
+    _of("AE-SAM", "ae-sam", steps=5),
+    _of("SAF", "saf"),
+    _of("MESA", "mesa"),
+    _of("ESAM", "esam"),
 )
 TWO_DEVICES = (
-    Contender("SAM", ONE, _with("sam")),
-    Contender("mSAM (m=2)", BOTH, _with("msam", BOTH, num_shards=2)),
-    Contender("SAMPa-0.2", BOTH, _with("sampa", BOTH)),
+    _of("SAM", "sam"),
+    _of("mSAM (m=2)", "msam", placement=Placement.BRANCHES, num_shards=2),
+    _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES),
 )
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
-BATCH_SIZES = tuple(Contender(str(n), ONE, _batches_of(n)) for n in SIZES)
+BATCH_SIZES = tuple(Contender(str(n), Placement.ONE_DEVICE, _batches_of(n)) for n in SIZES)
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Contenders that meet on a problem, for some rounds, by scale.
+    """Contenders that meet on a workload, for some rounds, by scale.
 
     Attributes:
         with_memory: Whether their peak memory is counted too, which takes far longer than a step.
     """
 
     contenders: tuple[Contender, ...]
-    problems: dict[Scale, Problem]
+    workloads: dict[Scale, Workload]
     rounds: dict[Scale, int]
     with_memory: bool = False
 
 
-NETWORKS: dict[Scale, Problem] = {
-    "paper": Problem("resnet56", 128),
-    "cpu": Problem("resnet20", 128),
-    "smoke": Problem("mlp", 8),
+NETWORKS: dict[Scale, Workload] = {
+    "paper": Workload("resnet56", 128),
+    "cpu": Workload("resnet20", 128),
+    "smoke": Workload("mlp", 8),
 }
 ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
 CONTESTS = {
     "efficiency": Contest(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}, with_memory=True),
     "two-devices": Contest(TWO_DEVICES, NETWORKS, ROUNDS),
     "batch-time": Contest(
-        BATCH_SIZES, {**NETWORKS, "cpu": Problem("resnet8", 64)}, {**ROUNDS, "cpu": 3}
+        BATCH_SIZES, {**NETWORKS, "cpu": Workload("resnet8", 64)}, {**ROUNDS, "cpu": 3}
     ),
 }
 
@@ -95,34 +95,29 @@ def contest(name: str, request: Request) -> dict[str, Any]:
     folder = RunFolder(request.folder(f"speed-{name}"))
     found = folder.read("measured.json")
     if found is None:
-        ranks = 1 if request.scale == "smoke" else RANKS
-        asked = (name, request.scale)
-        found = _alone(*asked) if ranks == 1 else on_ranks(measure_contest, ranks, *asked)[0]
+        scale, workload = request.scale, CONTESTS[name].workloads[request.scale]
+        if scale == "smoke":
+            found = measure_contest(Bench(workload, torch.device("cpu"), 0, 1), name, scale)
+        else:
+            found = on_ranks(measure_contest, RANKS, workload, name, scale)[0]
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.write("measured.json", found)
     return found
 
 
-def _alone(name: str, scale: Scale) -> dict[str, Any]:
-    return measure_contest(0, 1, torch.device("cpu"), name, scale)
-
-
-def measure_contest(
-    rank: int, ranks: int, device: torch.device, name: str, scale: Scale
-) -> dict[str, Any]:
+def measure_contest(bench: Bench, name: str, scale: Scale) -> dict[str, Any]:
     """Let all contenders of a contest make their turns; a program for every rank."""
     busy = round(os.getloadavg()[0], 1)  # of others, before we begin
     asked = CONTESTS[name]
-    problem, rounds = asked.problems[scale], asked.rounds[scale]
-    bench = Bench(problem, "sgd", device, rank, ranks)
+    workload, rounds = bench.workload, asked.rounds[scale]
     steps = [prepared(bench, contender) for contender in asked.contenders]
     seconds = take_turns(bench, asked.contenders, steps, rounds)
-    peaks = _peaks(steps, device) if asked.with_memory else []
+    peaks = _peaks(steps, bench.device) if asked.with_memory else []
     return {
-        "about": f"{problem.model}, batches of {problem.batch_size}; {rounds} rounds",
+        "about": f"{workload.model}, batches of {workload.batch_size}; {rounds} rounds",
         "seconds": seconds,
         **({"bytes": dict(zip(seconds, peaks, strict=True))} if peaks else {}),
-        "conditions": {**conditions(), "processes": ranks, "load average": busy},
+        "conditions": {**conditions(), "processes": bench.ranks, "load average": busy},
     }
 
 

@@ -1,7 +1,7 @@
 """Results: numbers in short, and the one table and one chart that show them everywhere.
 
-summary (mean, deviation, interval) · table (cells, terminal, Markdown) · html (the same table in a
-page) · charts (pictures as data) · drawing, svg (pictures drawn).
+summary (mean, deviation, interval, quartiles) · table (cells, terminal, Markdown) · html (the same
+table in a page) · charts (pictures as data) · drawing, svg (pictures drawn).
 
 Nothing here imports torch; html needs jinja2, drawing and svg need matplotlib (extra `report`).
 """

@@ -1,4 +1,4 @@
-"""Numbers in short: mean, standard deviation, and Student's t interval of the mean."""
+"""Numbers in short: mean, deviation and Student's t interval; or median and quartiles."""
 
 from __future__ import annotations
 
@@ -64,6 +64,23 @@ def paired(values: Mapping[int, float], baseline: Mapping[int, float]) -> Summar
     """The differences on the seeds that both have; None if there is none."""
     common = sorted(values.keys() & baseline.keys())
     return summarize([values[seed] - baseline[seed] for seed in common]) if common else None
+
+
+@dataclass(frozen=True)
+class Quartiles:
+    """Some numbers in short, where single ones may be far off: their median and quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+def quartiles(values: Sequence[float]) -> Quartiles:
+    """Between the lowest and the highest of the values; of a single one, itself."""
+    if len(values) == 1:
+        return Quartiles(values[0], values[0], values[0])
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Quartiles(median, low, high)
 
 
 def plus_minus(

@@ -46,6 +46,7 @@ VARIABLES = {
     **{getattr(PAGE, name): f"var(--{name})" for name in ("ink", "muted", "rule", "paper")},
     **{color: f"var(--series-{i})" for i, color in enumerate(PAGE.series)},
 }
+TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -83,13 +84,16 @@ def styled(palette: Palette) -> Iterator[None]:
 
 
 def write_files(drawn: Figure, folder: Path, name: str) -> None:
-    """NAME.svg and NAME.png, on a white ground; the figure must have the colors of `PRINT`."""
-    tight: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
+    """NAME.svg and NAME.png, on a white ground."""
+    (folder / f"{name}.svg").write_text(to_file(drawn), encoding="utf-8")
+    drawn.savefig(folder / f"{name}.png", format="png", dpi=200, **TIGHT)
+
+
+def to_file(drawn: Figure) -> str:
+    """The figure as an SVG of its own, on a white ground; it must have the colors of `PRINT`."""
     svg = io.StringIO()
-    drawn.savefig(svg, format="svg", metadata=NO_METADATA, **tight)
-    text = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
-    (folder / f"{name}.svg").write_text(text, encoding="utf-8")
-    drawn.savefig(folder / f"{name}.png", format="png", dpi=200, **tight)
+    drawn.savefig(svg, format="svg", metadata=NO_METADATA, **TIGHT)
+    return "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
 
 
 def to_element(drawn: Figure, prefix: str) -> str:

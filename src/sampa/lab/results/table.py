@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rich import box, table
 from rich.markup import escape
 
-from sampa.lab.results.summary import Summary, plus_minus
+from sampa.lab.results.summary import Quartiles, Summary, plus_minus
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,26 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Median:
+    """A median with its quartiles."""
+
+    value: float
+    low: float
+    high: float
+    decimals: int = 2
+
+    @property
+    def text(self) -> str:
+        median, low, high = (f"{v:.{self.decimals}f}" for v in (self.value, self.low, self.high))
+        return f"{median} ({low} to {high})"
+
+
+@dataclass(frozen=True)
 class Absent:
     text: str = "–"
 
 
-Cell = Words | Number | Estimate | Range | Absent
+Cell = Words | Number | Estimate | Range | Median | Absent
 ABSENT = Absent()
 
 
@@ -84,6 +99,11 @@ def difference(found: Summary | None, decimals: int = 2) -> Cell:
     if found is None:
         return ABSENT
     return Estimate(found.mean, found.margin, decimals, signed=True, unsure=not found.is_sure)
+
+
+def median(found: Quartiles | None, decimals: int = 2) -> Cell:
+    """The median of some numbers, with their quartiles."""
+    return ABSENT if found is None else Median(found.median, found.low, found.high, decimals)
 
 
 def seconds(value: float) -> Cell:

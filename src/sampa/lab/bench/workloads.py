@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import SGD, AdamW, Optimizer
 
 from sampa.lab.models import MODELS, build
 from sampa.losses import Loss
-from sampa.messages import require, unknown
+from sampa.messages import require, require_choice, unknown
 
 TEXT = ("bert-mini", "bert-base", "minilm")
 LARGE_IMAGES = {"resnet50": 224, "vit-b-16": 224, "efficientnet-lite0": 224}
@@ -26,36 +28,56 @@ DISTINCT_BATCHES = 4
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A network and the size of its batches."""
+class Workload:
+    """A network, the size of its batches, and the base optimizer: sgd (with momentum) or adamw."""
 
     model: str
     batch_size: int
+    base: str = "sgd"
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise ValueError(unknown("model", self.model, MODELS))
         require("batch_size", self.batch_size, self.batch_size >= 2, ">= 2")
+        require_choice("base", self.base, ("sgd", "adamw"))
 
-    def network(self, device: torch.device) -> nn.Module:
+    def __str__(self) -> str:
+        return f"{self.model}, batch {self.batch_size}"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A workload, and the rank that works on it."""
+
+    workload: Workload
+    device: torch.device
+    rank: int
+    ranks: int
+
+    def model(self) -> nn.Module:
         """The network with the same random weights at every call."""
         torch.manual_seed(0)
-        return build(self.model, num_classes=CLASSES, **IMAGE_OPTIONS.get(self.model, {})).to(
-            device
-        )
+        name = self.workload.model
+        return build(name, num_classes=CLASSES, **IMAGE_OPTIONS.get(name, {})).to(self.device)
 
-    def batches(self, device: torch.device, part: int = 0, parts: int = 1) -> cycle[Any]:
-        """Endless batches; with several parts, this rank's share of each."""
+    def optimizer(self, model: nn.Module) -> Optimizer:
+        if self.workload.base == "adamw":
+            return AdamW(model.parameters(), lr=1e-4, fused=True)
+        return SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True)
+
+    def batches(self, *, halves: bool = False) -> Iterator[Any]:
+        """Endless batches; with `halves`, this rank's share of each."""
+        part, parts = (self.rank, self.ranks) if halves else (0, 1)
         generator = torch.Generator().manual_seed(1)
         whole = [self._batch(generator) for _ in range(DISTINCT_BATCHES)]
-        return cycle([tuple(t.chunk(parts)[part].to(device) for t in batch) for batch in whole])
+        return cycle([tuple(t.chunk(parts)[part].to(self.device) for t in b) for b in whole])
 
     def _batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        n = self.batch_size
-        if self.model in TEXT:
+        n, model = self.workload.batch_size, self.workload.model
+        if model in TEXT:
             inputs = torch.randint(VOCABULARY, (n, TOKENS), generator=generator)
         else:
-            side = LARGE_IMAGES.get(self.model, 32)
+            side = LARGE_IMAGES.get(model, 32)
             inputs = torch.randn(n, 3, side, side, generator=generator)
         return inputs, torch.randint(CLASSES, (n,), generator=generator)
 

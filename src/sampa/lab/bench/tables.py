@@ -1,0 +1,97 @@
+"""The result of a benchmark as tables, and the conditions it was measured under in a line."""
+
+from __future__ import annotations
+
+from sampa.lab.bench.contenders import contenders
+from sampa.lab.bench.own_cost import LEAST_BYTES
+from sampa.lab.bench.result import BenchResult
+from sampa.lab.results.table import ABSENT, Cell, Number, Table, Words, median
+
+
+def result_tables(result: BenchResult) -> list[Table]:
+    """All that was measured."""
+    tables = [ratio_table(result), time_table(result), count_table(result)]
+    return [*tables, own_cost_table(result)] if result.own_cost else tables
+
+
+def ratio_table(result: BenchResult) -> Table:
+    """Ratios of step times, with quartiles."""
+    rows = tuple(
+        (Words(ratio_label(name)), median(ratio, 3)) for name, ratio in result.ratios.items()
+    )
+    title = f"Ratios of step times, paired within {result.rounds} rounds"
+    return Table(title, ("ratio", "median (quartiles)"), rows)
+
+
+def ratio_label(name: str) -> str:
+    """Such as "sam / sampa"."""
+    return name.replace("/", " / ")
+
+
+def time_table(result: BenchResult) -> Table:
+    """Medians, lower quartiles and peak memory of each contender."""
+    taking_part = contenders()
+    rows = tuple(
+        (
+            Words(name),
+            Words(taking_part[name].placement.value),
+            Number(milliseconds),
+            Number(result.fast_milliseconds[name]),
+            megabytes(result, name),
+        )
+        for name, milliseconds in result.milliseconds.items()
+    )
+    exposed, limit = result.exposed_milliseconds, result.milliseconds["limit"]
+    note = f"SAMPa beyond the limit: {exposed:.2f} ms, {100 * exposed / limit:.1f} % of it"
+    columns = ("method", "where", "median ms", "lower quartile", "peak MB")
+    return Table("Times and memory", columns, rows, (note,))
+
+
+def megabytes(result: BenchResult, name: str) -> Cell:
+    """The peak memory of a contender, where measured."""
+    found = result.peak_memory.get(name)
+    return ABSENT if found is None else Number(found / 1e6, ".0f")
+
+
+def count_table(result: BenchResult) -> Table:
+    """Rounds, gradients and bytes of a step."""
+    rows = tuple(
+        (
+            Words(name),
+            Number(counts.rounds, ""),
+            Number(counts.probes, ""),
+            Number(counts.gradient_bytes + counts.header_bytes, ","),
+        )
+        for name, counts in result.counts.items()
+    )
+    columns = ("method", "rounds", "gradients", "bytes sent per rank")
+    return Table("What a step does, exactly", columns, rows)
+
+
+def own_cost_table(result: BenchResult) -> Table:
+    """Steps beyond their gradients."""
+    rows = tuple(
+        (
+            Words(cost.method),
+            Number(cost.parameters, ","),
+            Number(cost.kernels, ""),
+            Number(cost.bytes_per_parameter, ".0f"),
+            Number(LEAST_BYTES[cost.method], "") if cost.method in LEAST_BYTES else ABSENT,
+            Number(cost.milliseconds),
+        )
+        for cost in result.own_cost
+    )
+    columns = ("method", "parameters", "kernels", "bytes per parameter", "least", "ms")
+    title = "A step beyond its gradients, in one process with fused SGD and momentum"
+    return Table(title, columns, rows, ("least: if nothing is copied to be safe",))
+
+
+def measured_on(result: BenchResult) -> str:
+    """Workload, machine, versions and commit, in a line or two."""
+    machine = result.conditions["machine"]
+    versions = ", ".join(f"{k} {v}" for k, v in result.conditions["versions"].items())
+    return (
+        f"{result.workload}, {result.workload.base}; "
+        f"{machine['processor']}, {machine['cores']} cores, {machine['device']}, one thread per "
+        f"process; {versions}; commit {result.conditions['commit']}"
+    )
