@@ -15,6 +15,8 @@ import sampa
 ROOT = Path(sampa.__file__).parent
 # What comes with an extra, and may need more than torch.
 EXTRAS = ("sampa.lab", "sampa.__main__")
+# Modules of Python's standard library that are not on every system.
+POSIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 DISTRIBUTED = {
     "sampa.execution.parallel.groups",
     "sampa.execution.parallel.network",
@@ -99,6 +101,12 @@ def test_only_the_parallel_executor_talks_to_other_ranks(name: str) -> None:
 def test_the_library_needs_torch_and_numpy_alone(name: str) -> None:
     allowed = {"sampa", "torch", "numpy", *sys.stdlib_module_names}
     assert {m.split(".")[0] for m in imports(name)} <= allowed
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_library_imports_nothing_that_some_system_lacks(name: str) -> None:
+    """It is to be imported on Windows and macOS too; `fcntl` and `resource` are for the lab."""
+    assert not {m.split(".")[0] for m in imports(name)} & POSIX_ONLY
 
 
 @pytest.mark.parametrize("name", LIBRARY)
