@@ -191,7 +191,7 @@ def watched(
 
 def held_gradient(optimizer: sampa.SharpnessAware) -> Tensor:
     """g_t as SAMPa, OptGD and OptSAM keep it between steps: nothing public shows it."""
-    return torch.cat([t.flatten() for t in optimizer._method_state.g if t is not None])
+    return torch.cat([t.flatten() for t in optimizer._carried.method_state.g if t is not None])
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:

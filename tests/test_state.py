@@ -110,8 +110,8 @@ def test_the_scalers_scale_is_part_of_the_state() -> None:
     run(optimizer, model, batches)
     other = sampa.SAM(sgd(model), scaler=make(init_scale=1.0))
     other.load_state_dict(through_a_file(optimizer.state_dict()))
-    assert other.scaler is not None
-    assert other.scaler.get_scale() == 32.0
+    assert other.options.scaler is not None
+    assert other.options.scaler.get_scale() == 32.0
 
 
 SETTINGS = """

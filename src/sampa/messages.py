@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 Rho = float | Callable[[int], float]
 """A perturbation radius: a number, or a function of the number of updates."""
 
-SCHEMA = 1  # of the dictionary under "sampa" in state_dict
-
 
 def require(name: str, value: Any, holds: bool, rule: str) -> None:
     """Raise a ValueError that gives the name, the rule and the value, unless the rule holds."""
@@ -108,30 +106,3 @@ def described(value: Any) -> Any:
     if callable(value) and hasattr(value, "__qualname__"):
         return value.__qualname__
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # addresses differ between processes
-
-
-def checked_schema(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """The part of a state dictionary that is ours, if this version can read it."""
-    saved = state_dict.get("sampa")
-    if not isinstance(saved, dict):
-        raise ValueError(
-            "state_dict must come from a sampa optimizer (it has no key 'sampa'); to start from a "
-            "plain optimizer's state load that into optimizer.base"
-        )
-    if saved.get("schema") != SCHEMA:
-        raise ValueError(
-            f"state_dict must have schema {SCHEMA}, got {saved.get('schema')!r}; "
-            "load it with the version of sampa that wrote it"
-        )
-    return saved
-
-
-def require_same_settings(saved: dict[str, Any], current: dict[str, Any]) -> None:
-    """Raise if hyper-parameters differ from the saved ones, naming all of them."""
-    changed = [k for k in {**saved, **current} if saved.get(k) != current.get(k)]
-    if changed:
-        name = changed[0]
-        raise ValueError(
-            f"{name} must be as saved: {saved.get(name)!r}, got {current.get(name)!r}; build the "
-            "optimizer with the saved value, or pass allow_changes=True to go on with another"
-        )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from sampa import state_dict as states
+from sampa import state_dict as saving
 from sampa.batches import batch_size
-from sampa.execution import loss_scaling as scaling
-from sampa.execution.evaluate import Answer, Evaluator, LossFn
+from sampa.execution import loss_scaling
+from sampa.execution.evaluate import Evaluator, LossFn
 from sampa.execution.excursions import Excursions
 from sampa.execution.executor import Executor
 from sampa.execution.layers import Layers
@@ -29,18 +28,7 @@ from sampa.execution.lookahead import (
 from sampa.execution.profiling import marked
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import (
-    SCHEMA,
-    Rho,
-    checked_schema,
-    described,
-    radius,
-    require,
-    require_base,
-    require_call,
-    require_known,
-    require_same_settings,
-)
+from sampa.messages import Rho, radius, require, require_base, require_call
 from sampa.method import (
     HELD,
     INCOMING,
@@ -56,13 +44,18 @@ from sampa.method import (
 from sampa.options import Options
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
 from sampa.vectors.vector import Vector, Weights, scale
-from sampa.wrapper import Wrapper
 
 
-class SharpnessAware(Wrapper):
+class SharpnessAware(Optimizer):
     """A base optimizer whose gradient comes from a sharpness-aware method.
 
-    Outside `step` the weights are always x_t.
+    Outside `step` the weights are always x_t. `param_groups` and `state` are the base's own, so
+    that a scheduler may be attached to either.
+
+    Args:
+        base: Makes the update from one gradient: any torch optimizer.
+        method: Which gradient.
+        **options: The fields of `sampa.Options`.
 
     Example:
         >>> import sampa
@@ -74,52 +67,25 @@ class SharpnessAware(Wrapper):
         2
     """
 
-    def __init__(
-        self,
-        base: Optimizer,
-        method: Method,
-        *,
-        executor: Executor | None = None,
-        max_norm: float | None = None,
-        accumulate: int = 1,
-        scaler: GradScaler | None = None,
-        perturb_eps: float = 1e-12,
-        same_noise: bool = False,
-        seed: int | None = None,
-        save_batch: bool = True,
-        max_skips: int = 100,
-        sync_perturbation: bool = True,
-        **misspelled: Any,
-    ) -> None:
-        require_known(misspelled, Options.__annotations__)
+    def __init__(self, base: Optimizer, method: Method, **options: Any) -> None:
+        self.options = Options.of(options)
         require_base(base)
-        require("accumulate", accumulate, accumulate >= 1, ">= 1")
-        require("max_norm", max_norm, max_norm is None or max_norm > 0, "> 0 or None")
-        require("perturb_eps", perturb_eps, 0 <= perturb_eps < math.inf, ">= 0 and finite")
-        require("max_skips", max_skips, max_skips >= 1, ">= 1")
-        super().__init__(base)
+        self.base = base
         self.method = method
-        self.executor: Executor = default_executor() if executor is None else executor
-        self.max_norm = max_norm
-        self.accumulate = accumulate
-        self.scaler = scaler
-        self.perturb_eps = perturb_eps
-        self.same_noise = same_noise
-        self.save_batch = save_batch
-        self.max_skips = max_skips
-        self.sync_perturbation = sync_perturbation
+        self.executor: Executor = self.options.executor or default_executor()
         self.last: StepRecord | None = None
-        self._method_state: Any = method.initial_state()
-        self._held_batch: Any = None
-        self._setup()
+        self._set_up()
         for group in self.param_groups:
             radius(self._rho(group), 0)
         self.executor.adopt(self._weights(), self._settings())
-        seed = torch.initial_seed() if seed is None else int(seed)
-        self._progress = Progress(seed=self.executor.agree_on(seed))
+        seed = torch.initial_seed() if self.options.seed is None else int(self.options.seed)
+        progress = Progress(seed=self.executor.agree_on(seed))
+        self._carried = saving.Carried(progress, method.initial_state())
 
-    def _setup(self) -> None:
-        """What is not copied with an optimizer, and made anew."""
+    def _set_up(self) -> None:
+        """Make what is not copied with an optimizer."""
+        # What torch's constructor does, except making groups and state: those are the base's.
+        Optimizer.__setstate__(self, {"defaults": self.base.defaults})
         self._excursions = Excursions()
         self._layers = Layers(self.executor.module)
 
@@ -139,14 +105,11 @@ class SharpnessAware(Wrapper):
         Raises:
             RuntimeError: If too many steps in a row had a gradient that is not finite.
         """
-        require_call(loss_fn, batch, self.scaler)
+        require_call(loss_fn, batch, self.options.scaler)
         assert loss_fn is not None
+        if self.method.holds_batch and self._carried.progress.calls > 0:
+            self._require_held_batch()
         weights = self._weights()
-        if self.method.holds_batch and self._progress.calls > 0 and self._held_batch is None:
-            raise RuntimeError(
-                "the held batch is missing: it was left out of state_dict (save_batch=False); "
-                "hand it back with optimizer.hold(batch) before the next step"
-            )
         journal = Journal()
         with torch.no_grad():
             evaluator = self._evaluator(weights, loss_fn, batch)
@@ -155,51 +118,33 @@ class SharpnessAware(Wrapper):
         if update is not None and update.gradient is not None:
             with marked("update"):
                 self._apply(update.gradient, update, weights)
-        self._finish(update, batch, journal)
+        self._carry_on(update, batch, journal)
         return journal.reported_loss()
-
-    @property
-    def saved_copies(self) -> int:
-        """How many copies of the weights there were at once: 0 if no probe moved them."""
-        return self._excursions.copies
-
-    def set_epoch(self, epoch: int) -> None:
-        """Tell methods that work by epochs (SAF, MESA, SparseSAM) which one begins."""
-        require("epoch", epoch, epoch >= 0, ">= 0")
-        self._progress = dataclasses.replace(self._progress, epoch=epoch)
-
-    def hold(self, batch: Any) -> None:
-        """Hand back the held batch after loading a state that was saved without it."""
-        if not self.method.holds_batch:
-            raise ValueError("this method holds no batch between steps; leave out the call of hold")
-        self._held_batch = batch
 
     def _run_method(
         self, weights: list[Tensor], evaluator: Evaluator, journal: Journal
     ) -> Update | None:
         """Let the method yield rounds and answer them; None if a gradient is not finite."""
         context = self._context(weights, evaluator.batches[INCOMING])
-        state = states.aligned(self._method_state, weights)
-        rounds = self.method.rounds(context, state)
+        rounds = self.method.rounds(context, saving.aligned(self._carried.method_state, weights))
         try:
             probes = next(rounds)
             while True:
                 answers = self.executor.answer(probes, journal.passes, evaluator)
-                gradients = self._unscaled(answers)
-                journal.note(probes, answers, gradients)
+                journal.note(probes, answers)
                 # A local gradient is this rank's alone: what is decided by it must not differ.
-                pairs = zip(gradients, probes, strict=True)
-                if not all(g.is_finite or evaluator.is_local(probe) for g, probe in pairs):
+                pairs = zip(answers, probes, strict=True)
+                if not all(a.gradient.is_finite or evaluator.is_local(p) for a, p in pairs):
                     rounds.close()
                     return None
-                probes = rounds.send(gradients)
+                probes = rounds.send([answer.gradient for answer in answers])
         except StopIteration as finished:
             return finished.value
 
     def _apply(self, gradient: Vector, update: Update, weights: Weights) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
         gradient = self._clipped(gradient)
-        if gradient.shares_memory_with(states.vectors_of(update.state)):
+        if gradient.shares_memory_with(saving.vectors_of(update.state)):
             gradient = gradient.clone()  # a base optimizer may write into its gradients
         set_gradients(weights, gradient)
         self.base.step()
@@ -207,35 +152,38 @@ class SharpnessAware(Wrapper):
             with torch.no_grad():
                 update.then(weights)
 
-    def _finish(self, update: Update | None, batch: Any, journal: Journal) -> None:
+    def _carry_on(self, update: Update | None, batch: Any, journal: Journal) -> None:
         """Advance the counters and the state; nothing before this point changed them."""
         skipped = update is None
         updated = update is not None and update.gradient is not None
-        p = self._progress
-        if self.scaler is not None:
-            scaling.report(self.scaler, overflow=skipped, device=self._weights()[0].device)
-        self._method_state = (
-            self.method.after_skip(self._method_state) if update is None else update.state
+        carried, before = self._carried, self._carried.progress
+        holds = self.method.holds_batch
+        carried.progress = dataclasses.replace(
+            before,
+            calls=before.calls + 1,
+            updates=before.updates + updated,
+            skips=before.skips + skipped,
+            skips_in_a_row=before.skips_in_a_row + 1 if skipped else 0,
+            held_loss=journal.clean_loss(INCOMING) if holds else math.nan,
         )
-        sharpness = journal.sharpness(p.held_loss)
-        held_loss = journal.clean_losses.get(INCOMING, math.nan)
-        self._held_batch = batch if self.method.holds_batch else None
-        self._progress = dataclasses.replace(
-            p,
-            calls=p.calls + 1,
-            updates=p.updates + updated,
-            skips=p.skips + skipped,
-            skips_in_a_row=p.skips_in_a_row + 1 if skipped else 0,
-            held_loss=held_loss if self.method.holds_batch else math.nan,
-        )
-        self.last = journal.record(self._progress, sharpness, updated=updated, skipped=skipped)
+        state = carried.method_state
+        carried.method_state = self.method.after_skip(state) if update is None else update.state
+        carried.held_batch = batch if holds else None
+        self.last = journal.record(carried.progress, before.held_loss, updated=updated)
         # A batch without an update is still a step to a scheduler on the base, which would warn.
         self.base._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
-        if skipped:
-            clear_gradients(self._weights())
-            refuse_endless_skipping(self._progress, self.last, self.max_skips)
-        if updated and p.updates == 0:
+        if updated and before.updates == 0:
             self.executor.warn_if_idle(journal.widest_round)
+        self._settle_skip(self.last)
+
+    def _settle_skip(self, last: StepRecord) -> None:
+        """Tell the scaler, and clean up after a step that was dropped."""
+        if self.options.scaler is not None:
+            device = self._weights()[0].device
+            loss_scaling.report(self.options.scaler, overflow=last.skipped, device=device)
+        if last.skipped:
+            clear_gradients(self._weights())
+            refuse_endless_skipping(self._carried.progress, last, self.options.max_skips)
 
     # ---- what a step is made of --------------------------------------------------------------
 
@@ -243,16 +191,16 @@ class SharpnessAware(Wrapper):
         return parameters_of(self.base)
 
     def _context(self, weights: list[Tensor], batch: Any) -> Context:
-        t = self._progress.updates
+        t = self._carried.progress.updates
         return Context(
             t=t,
-            epoch=self._progress.epoch,
+            epoch=self._carried.progress.epoch,
             x=weights,
             groups=Hyperparameters(
                 rho=self._per_tensor(lambda group: radius(self._rho(group), t)),
                 lr=self._per_tensor(lambda group: float(group["lr"])),
                 weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
-                eps=self.perturb_eps,
+                eps=self.options.perturb_eps,
             ),
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
@@ -273,59 +221,88 @@ class SharpnessAware(Wrapper):
         """Peek, with g clipped as the gradient of a real step is."""
         return lookahead(self.base, self._clipped(g))
 
+    def _clipped(self, g: Vector) -> Vector:
+        most = self.options.max_norm
+        return g if most is None or g.norm <= most else scale(g, most / g.norm)
+
     def _generator(self) -> torch.Generator:
-        p = self._progress
+        p = self._carried.progress
         return torch.Generator().manual_seed(derive_seed(p.seed, "direction", p.calls))
 
     def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Any) -> Evaluator:
         return Evaluator(
             loss_fn=loss_fn,
-            batches={INCOMING: batch, HELD: self._held_batch},
+            batches={INCOMING: batch, HELD: self._carried.held_batch},
             weights=weights,
             layers=self._layers,
-            seed_of=self._seed_of,
             excursions=self._excursions,
-            accumulate=self.accumulate,
-            scaler=self.scaler,
-            devices=frozenset(p.device for p in weights),
-            step=self._progress.calls,
-            sync_perturbation=self.sync_perturbation,
+            seed_of=self._seed_of,
+            accumulate=self.options.accumulate,
+            scaler=self.options.scaler,
+            step=self._carried.progress.calls,
+            sync_perturbation=self.options.sync_perturbation,
         )
 
     def _seed_of(self, probe: Probe, number: int) -> int:
         """Dropout's seed: the probe's, or its batch's if both passes are to see the same noise."""
-        p, shard = self._progress, self.executor.data_rank
-        if self.same_noise:
-            batch_number = p.calls - (probe.batch is HELD)
-            return derive_seed(p.seed, "batch", batch_number, shard)
+        p, shard = self._carried.progress, self.executor.data_rank
+        if self.options.same_noise:
+            return derive_seed(p.seed, "batch", p.calls - (probe.batch is HELD), shard)
         return derive_seed(p.seed, "probe", p.calls, number, shard)
 
-    def _unscaled(self, answers: Sequence[Answer]) -> list[Vector]:
-        factor = scaling.factor(self.scaler)
-        return [a.gradient if factor == 1.0 else scale(a.gradient, 1 / factor) for a in answers]
+    # ---- what users may ask and tell ---------------------------------------------------------
 
-    def _clipped(self, g: Vector) -> Vector:
-        if self.max_norm is None or g.norm <= self.max_norm:
-            return g
-        return scale(g, self.max_norm / g.norm)
+    @property
+    def saved_copies(self) -> int:
+        """How many copies of the weights there were at once: 0 if no probe moved them."""
+        return self._excursions.copies
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell methods that work by epochs (SAF, MESA, SparseSAM) which one begins."""
+        require("epoch", epoch, epoch >= 0, ">= 0")
+        self._carried.progress = dataclasses.replace(self._carried.progress, epoch=epoch)
+
+    def hold(self, batch: Any) -> None:
+        """Hand back the held batch after loading a state that was saved without it."""
+        if not self.method.holds_batch:
+            raise ValueError("this method holds no batch between steps; leave out the call of hold")
+        self._carried.held_batch = batch
+
+    def _require_held_batch(self) -> None:
+        if self._carried.held_batch is None:
+            raise RuntimeError(
+                "the held batch is missing: it was left out of state_dict (save_batch=False); "
+                "hand it back with optimizer.hold(batch) before the next step"
+            )
+
+    # ---- the base's groups and state, whatever replaces them: loading gives the base new ones --
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self.base.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.base.param_groups = groups
+
+    @property
+    def state(self) -> Any:
+        return self.base.state
+
+    @state.setter
+    def state(self, state: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.base.state = state
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        self.base.add_param_group(param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.base.zero_grad(set_to_none)
 
     # ---- saving, loading, copying ------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
-        """What must not change between saving and loading, or between ranks."""
-        options = {"max_norm": self.max_norm, "accumulate": self.accumulate}
-        fields = {
-            f.name: described(getattr(self.method, f.name))
-            for f in dataclasses.fields(self.method)  # pyright: ignore[reportArgumentType]
-        }
-        return {
-            "method": type(self.method).__name__,
-            "base": type(self.base).__name__,
-            "perturb_eps": self.perturb_eps,
-            "same_noise": self.same_noise,
-            **options,
-            **fields,
-        }
+        return saving.settings(self.base, self.method, self.options)
 
     def state_dict(self) -> dict[str, Any]:
         """The base's state dictionary, with everything of the method under the key "sampa".
@@ -336,14 +313,7 @@ class SharpnessAware(Wrapper):
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         state = self.base.state_dict()
-        state["sampa"] = {
-            "schema": SCHEMA,
-            "settings": self._settings(),
-            "progress": dataclasses.asdict(self._progress),
-            "method_state": states.pack(self._method_state),
-            "held_batch": self._held_batch if self.save_batch else None,
-            "scaler": None if self.scaler is None else self.scaler.state_dict(),
-        }
+        state["sampa"] = saving.saved(self._carried, self._settings(), self.options)
         for hook in self._optimizer_state_dict_post_hooks.values():
             state = hook(self, state) or state
         return state
@@ -360,37 +330,23 @@ class SharpnessAware(Wrapper):
         """
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = hook(self, state_dict) or state_dict
-        saved = checked_schema(state_dict)
-        if not allow_changes:
-            require_same_settings(saved["settings"], self._settings())
-        method_state = states.unpack(
-            self.method.initial_state(), saved["method_state"], self._weights()
-        )
+        ours = saving.checked(state_dict, None if allow_changes else self._settings())
+        carried = saving.loaded(ours, self.method.initial_state(), self._weights())
         self.base.load_state_dict({k: v for k, v in state_dict.items() if k != "sampa"})
-        self._method_state = method_state
-        self._progress = Progress(**saved["progress"])
-        self._held_batch = saved["held_batch"]
-        self.last = None
-        if self.scaler is not None and saved["scaler"]:  # empty if it was disabled
-            self.scaler.load_state_dict(saved["scaler"])
+        self._carried, self.last = carried, None
+        if self.options.scaler is not None and ours["scaler"]:  # empty if it was disabled
+            self.options.scaler.load_state_dict(ours["scaler"])
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks and a scheduler's patched `step` stay behind, as with torch's own optimizers.
-        return {k: v for k, v in self.__dict__.items() if k in _COPIED}
+        names = ("base", "method", "options", "executor", "last", "_carried")
+        return {name: self.__dict__[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._adopt_base()
-        self._setup()
+        self._set_up()
 
     def __repr__(self) -> str:
         return f"SharpnessAware({self.method}, base={self.base})"
-
-
-_COPIED = {
-    *("base", "method", "executor", "max_norm", "accumulate", "scaler", "perturb_eps"),
-    *("same_noise", "save_batch", "max_skips", "last", "_method_state", "_held_batch", "_progress"),
-    "sync_perturbation",
-}

@@ -1,15 +1,20 @@
-"""The keywords that every method takes besides its own."""
+"""The keywords that every method takes besides its own, with their defaults and rules."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.execution.executor import Executor
+from sampa.messages import require, require_known
 
 
-class Options(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True)
+class Options:
     """Keywords that every method takes besides its own.
 
     Attributes:
@@ -26,13 +31,34 @@ class Options(TypedDict, total=False):
             depend on how many there are) or each by its own (m-sharpness, one pass less to sync).
     """
 
-    executor: Executor | None
-    max_norm: float | None
-    accumulate: int
-    scaler: GradScaler | None
-    perturb_eps: float
-    same_noise: bool
-    seed: int | None
-    save_batch: bool
-    max_skips: int
-    sync_perturbation: bool
+    executor: Executor | None = None
+    max_norm: float | None = None
+    accumulate: int = 1
+    scaler: GradScaler | None = None
+    perturb_eps: float = 1e-12
+    same_noise: bool = False
+    seed: int | None = None
+    save_batch: bool = True
+    max_skips: int = 100
+    sync_perturbation: bool = True
+
+    def __post_init__(self) -> None:
+        require("accumulate", self.accumulate, self.accumulate >= 1, ">= 1")
+        require(
+            "max_norm", self.max_norm, self.max_norm is None or self.max_norm > 0, "> 0 or None"
+        )
+        eps = self.perturb_eps
+        require("perturb_eps", eps, 0 <= eps < math.inf, ">= 0 and finite")
+        require("max_skips", self.max_skips, self.max_skips >= 1, ">= 1")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The options of these keywords.
+
+        Raises:
+            TypeError: If a keyword is unknown, suggesting the nearest one.
+            ValueError: If a value breaks its rule.
+        """
+        known = [f.name for f in fields(cls)]
+        require_known({k: v for k, v in given.items() if k not in known}, known)
+        return cls(**given)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Answer
-from sampa.method import HELD, INCOMING, PERTURBED, Batch, Probe
+from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round
 from sampa.vectors.vector import Vector, cosine
 
 
@@ -56,6 +56,21 @@ class StepRecord:
     skips: int
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLoss:
+    """The loss of the samples of one batch that one round evaluated, at one kind of point."""
+
+    batch: Batch
+    perturbed: bool
+    share: float
+    loss: Tensor
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is comparable with other losses: all samples of the batch took part."""
+        return abs(self.share - 1) < 1e-9
+
+
 class Journal:
     """Notes taken while a step runs, for its record."""
 
@@ -63,93 +78,91 @@ class Journal:
         self.passes = 0  # forward passes, which number the probes' randomness
         self.rounds = 0
         self.widest_round = 0
-        self.clean_losses: dict[Batch, float] = {}  # at the first round that saw the whole batch
-        self._perturbed_losses: dict[Batch, float] = {}  # at the last one
         self._losses: list[Tensor] = []
-        self._norms: list[float] = []
-        self._gradients: list[Vector] = []  # the first and the last
-        self._cosine: float | None = None
-        self._reported: Tensor | None = None
-        self._reports_clean = False
+        self._norms: list[Tensor] = []
+        self._batch_losses: list[BatchLoss] = []
+        self._ends: list[Vector] = []  # the first gradient and the last
+        self._cosine: Tensor | None = None
 
-    @property
-    def probes(self) -> int:
-        return len(self._losses)
-
-    def note(
-        self, probes: Sequence[Probe], answers: Sequence[Answer], gradients: Sequence[Vector]
-    ) -> None:
+    def note(self, probes: Round, answers: Sequence[Answer]) -> None:
         self.passes += len(probes)
         if not any(probe.mode.backward for probe in probes):
             return
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
-        for probe, answer, gradient in zip(probes, answers, gradients, strict=True):
-            self._losses.append(answer.loss)
-            self._norms.append(gradient.norm.item())
-            if probe.samples.share > 0:
-                self._gradients = [*self._gradients[:1], gradient]
-        seen: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
+        self._losses += [answer.loss for answer in answers]
+        self._norms += [answer.gradient.norm for answer in answers]
+        self._batch_losses += _batch_losses(probes, answers)
         for probe, answer in zip(probes, answers, strict=True):
             if probe.samples.share > 0:
-                place = seen.setdefault((probe.batch, probe.role is PERTURBED), [])
-                place.append((probe.samples.share, answer.loss))
-        for (batch, perturbed), losses in seen.items():
-            self._note_batch(batch, perturbed, losses)
-
-    def _note_batch(
-        self, batch: Batch, perturbed: bool, losses: Sequence[tuple[float, Tensor]]
-    ) -> None:
-        """The loss on a batch from the parts of it that one round saw, weighted by their shares."""
-        share = sum(share for share, _ in losses)
-        loss = losses[0][1]
-        if len(losses) > 1:
-            loss = torch.stack([part * loss for part, loss in losses]).sum() / share
-        if batch is INCOMING and (self._reported is None or not (perturbed or self._reports_clean)):
-            self._reported, self._reports_clean = loss, not perturbed
-        if abs(share - 1) > 1e-9:
-            return  # not the whole batch: comparable with nothing
-        if perturbed:
-            self._perturbed_losses[batch] = loss.item()
-        else:
-            self.clean_losses.setdefault(batch, loss.item())
+                self._ends = [*self._ends[:1], answer.gradient]
 
     def compare_gradients(self) -> None:
-        """Once all are there, and before the update: it may write into the last one."""
-        if len(self._gradients) == 2:
-            self._cosine = cosine(*self._gradients).item()
-        self._gradients = []
+        """Call it before the update, which may write into the last gradient."""
+        if len(self._ends) == 2:
+            self._cosine = cosine(*self._ends)
+        self._ends = []
 
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one.
 
         A step that is dropped before it came to the incoming batch reports the loss that it saw.
         """
-        return self._losses[0] if self._reported is None else self._reported
+        incoming = [seen for seen in self._batch_losses if seen.batch is INCOMING]
+        incoming.sort(key=lambda seen: seen.perturbed)
+        return incoming[0].loss if incoming else self._losses[0]
+
+    def clean_loss(self, batch: Batch) -> float:
+        """The first loss on the whole batch at a clean point, or NaN."""
+        for seen in self._batch_losses:
+            if seen.batch is batch and seen.is_whole and not seen.perturbed:
+                return seen.loss.item()
+        return math.nan
 
     def sharpness(self, held_loss: float) -> float | None:
-        """The gap on the batch that was seen perturbed."""
-        for batch, perturbed in self._perturbed_losses.items():
-            clean = held_loss if batch is HELD else self.clean_losses.get(batch, math.nan)
+        """The gap on the batch that was seen perturbed, from its last perturbed loss."""
+        perturbed = {s.batch: s.loss for s in self._batch_losses if s.perturbed and s.is_whole}
+        for batch, loss in perturbed.items():
+            clean = held_loss if batch is HELD else self.clean_loss(batch)
             if not math.isnan(clean):
-                return perturbed - clean
+                return loss.item() - clean
         return None
 
-    def record(
-        self, progress: Progress, sharpness: float | None, *, updated: bool, skipped: bool
-    ) -> StepRecord:
+    def record(self, progress: Progress, held_loss: float, *, updated: bool) -> StepRecord:
+        """The record of the step.
+
+        Args:
+            progress: Where the run is after the step.
+            held_loss: The clean loss on the held batch, from the step before.
+            updated: Whether the weights changed.
+        """
         return StepRecord(
             step=progress.updates,
             losses=tuple(loss.item() for loss in self._losses),
-            norms=tuple(self._norms),
-            cosine=self._cosine,
-            sharpness=sharpness,
+            norms=tuple(norm.item() for norm in self._norms),
+            cosine=None if self._cosine is None else self._cosine.item(),
+            sharpness=self.sharpness(held_loss),
             rounds=self.rounds,
-            probes=self.probes,
+            probes=len(self._losses),
             updated=updated,
-            skipped=skipped,
+            skipped=progress.skips_in_a_row > 0,
             skips=progress.skips,
         )
+
+
+def _batch_losses(probes: Round, answers: Sequence[Answer]) -> Iterator[BatchLoss]:
+    """The losses of a round; parts of one batch are weighted by their shares of its samples."""
+    parts: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
+    for probe, answer in zip(probes, answers, strict=True):
+        if probe.samples.share > 0:
+            kind = probe.batch, probe.role is PERTURBED
+            parts.setdefault(kind, []).append((probe.samples.share, answer.loss))
+    for (batch, perturbed), losses in parts.items():
+        share = sum(share for share, _ in losses)
+        loss = losses[0][1]
+        if len(losses) > 1:
+            loss = torch.stack([part * loss for part, loss in losses]).sum() / share
+        yield BatchLoss(batch, perturbed, share, loss)
 
 
 def refuse_endless_skipping(progress: Progress, last: StepRecord, most: int) -> None:

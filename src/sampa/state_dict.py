@@ -1,20 +1,97 @@
-"""Method states as plain dictionaries of tensors and numbers, and back."""
+"""What a run carries from step to step, as plain dictionaries of tensors and numbers, and back."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
+from sampa.messages import described
+from sampa.method import Method
+from sampa.options import Options
+from sampa.record import Progress
 from sampa.vectors.vector import Vector, Weights
+
+SCHEMA = 1  # of the dictionary under "sampa" in state_dict
+
+
+@dataclass
+class Carried:
+    """What a run carries from one step to the next, besides the weights and the base's state."""
+
+    progress: Progress
+    method_state: Any
+    held_batch: Any = None
+
+
+def settings(base: Optimizer, method: Method, options: Options) -> dict[str, Any]:
+    """What must not change between saving and loading, or between ranks."""
+    names = ("perturb_eps", "same_noise", "max_norm", "accumulate")
+    fields = dataclasses.fields(method)  # pyright: ignore[reportArgumentType]
+    return {
+        "method": type(method).__name__,
+        "base": type(base).__name__,
+        **{name: getattr(options, name) for name in names},
+        **{f.name: described(getattr(method, f.name)) for f in fields},
+    }
+
+
+def saved(carried: Carried, settings: dict[str, Any], options: Options) -> dict[str, Any]:
+    """All that the key "sampa" of a state dictionary holds."""
+    return {
+        "schema": SCHEMA,
+        "settings": settings,
+        "progress": dataclasses.asdict(carried.progress),
+        "method_state": pack(carried.method_state),
+        "held_batch": carried.held_batch if options.save_batch else None,
+        "scaler": None if options.scaler is None else options.scaler.state_dict(),
+    }
+
+
+def loaded(saved: dict[str, Any], initial: Any, weights: Weights) -> Carried:
+    """What `saved` took apart, for a method with this initial state and these weights."""
+    method_state = unpack(initial, saved["method_state"], weights)
+    return Carried(Progress(**saved["progress"]), method_state, saved["held_batch"])
+
+
+def checked(state_dict: dict[str, Any], settings: dict[str, Any] | None) -> dict[str, Any]:
+    """The part of a state dictionary that is ours, if this version and optimizer can take it.
+
+    Args:
+        state_dict: As it was saved.
+        settings: What must be as saved; None accepts all changes.
+
+    Raises:
+        ValueError: Naming what does not fit and what to do.
+    """
+    found = state_dict.get("sampa")
+    if not isinstance(found, dict):
+        raise ValueError(
+            "state_dict must come from a sampa optimizer (it has no key 'sampa'); to start from a "
+            "plain optimizer's state load that into optimizer.base"
+        )
+    if found.get("schema") != SCHEMA:
+        raise ValueError(
+            f"state_dict must have schema {SCHEMA}, got {found.get('schema')!r}; "
+            "load it with the version of sampa that wrote it"
+        )
+    before, now = found["settings"], found["settings"] if settings is None else settings
+    changed = [k for k in {**before, **now} if before.get(k) != now.get(k)]
+    if changed:
+        name = changed[0]
+        raise ValueError(
+            f"{name} must be as saved: {before.get(name)!r}, got {now.get(name)!r}; build the "
+            "optimizer with the saved value, or pass allow_changes=True to go on with another"
+        )
+    return found
 
 
 def pack(state: Any) -> dict[str, Any]:
     """A method's state (a dataclass or None) as a dictionary of lists of tensors and numbers."""
-    if state is None:
-        return {}
-    return {f.name: _packed(getattr(state, f.name)) for f in dataclasses.fields(state)}
+    return {name: _packed(value) for name, value in _fields(state).items()}
 
 
 def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
@@ -23,7 +100,7 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
     Raises:
         ValueError: If the fields or the vectors' shapes are not those of this method and model.
     """
-    names = [] if initial is None else [f.name for f in dataclasses.fields(initial)]
+    names = _fields(initial)
     if set(names) != set(packed):
         raise ValueError(
             f"the saved method state must have the fields {sorted(names)}, got {sorted(packed)}; "
@@ -36,9 +113,8 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
 
 def vectors_of(state: Any) -> list[Vector]:
     """All vectors of a state."""
-    values = [] if state is None else [getattr(state, f.name) for f in dataclasses.fields(state)]
-    flat = [v for value in values for v in (value if _is_vectors(value) else [value])]
-    return [v for v in flat if isinstance(v, Vector)]
+    values = [v if isinstance(v, tuple) else (v,) for v in _fields(state).values()]
+    return [v for value in values for v in value if isinstance(v, Vector)]
 
 
 def aligned(state: Any, weights: Weights) -> Any:
@@ -48,8 +124,20 @@ def aligned(state: Any, weights: Weights) -> Any:
     """
     if all(_fits(v, weights) for v in vectors_of(state)):
         return state
-    values = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    return dataclasses.replace(state, **{k: _aligned(v, weights) for k, v in values.items()})
+    changes = {name: _aligned(value, weights) for name, value in _fields(state).items()}
+    return dataclasses.replace(state, **changes)
+
+
+def _fields(state: Any) -> dict[str, Any]:
+    if state is None:
+        return {}
+    return {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+
+
+def _fits(v: Vector, weights: Weights) -> bool:
+    if len(v) != len(weights):
+        return False
+    return all(t is None or p.requires_grad for t, p in zip(v, weights, strict=True))
 
 
 def _aligned(value: Any, weights: Weights) -> Any:
@@ -59,13 +147,6 @@ def _aligned(value: Any, weights: Weights) -> Any:
         return value
     padded = [*value, *[None] * (len(weights) - len(value))]
     return Vector(t if p.requires_grad else None for t, p in zip(padded, weights, strict=True))
-
-
-def _fits(v: Vector, weights: Weights) -> bool:
-    same_length = len(v) == len(weights)
-    return same_length and all(
-        t is None or p.requires_grad for t, p in zip(v, weights, strict=True)
-    )
 
 
 def _is_vectors(value: Any) -> bool:
@@ -96,11 +177,8 @@ def _vector(tensors: list[Tensor | None], weights: Weights) -> Vector:
             f"a saved vector must have the parameters' shapes {expected}, got {shapes}; "
             "load it into the model that it was saved from"
         )
-    return Vector([_placed(t, p) for t, p in zip(tensors, weights, strict=True)])
-
-
-def _placed(t: Tensor | None, p: Tensor) -> Tensor | None:
-    return None if t is None else t.detach().to(p.device, copy=True)
+    pairs = zip(tensors, weights, strict=True)
+    return Vector(None if t is None else t.detach().to(p.device, copy=True) for t, p in pairs)
 
 
 def _copied(value: Any) -> Any:

@@ -46,7 +46,7 @@ def train_spoiled(branch: int, factor: float, options: dict[str, Any]) -> list[A
     seen = []
     for _ in range(6):
         session.advance(1)
-        scaler = session.optimizer.scaler
+        scaler = session.optimizer.options.scaler
         seen.append(
             {
                 "weights": [p.detach().clone() for p in session.model.parameters()],

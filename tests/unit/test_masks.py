@@ -99,7 +99,7 @@ def train(batches: Any, passes: int = 1, **settings: Any) -> list[Tensor]:
         optimizer.set_epoch(epoch)
         for batch in batches:
             optimizer.step(loss_of(model), batch)
-            seen.append(flattened(optimizer._method_state.mask))
+            seen.append(flattened(optimizer._carried.method_state.mask))
     return seen
 
 
@@ -142,7 +142,7 @@ def test_new_dynamic_mask_serves_from_the_next_update_on() -> None:
     for epoch in range(3):
         optimizer.set_epoch(epoch)
         optimizer.step(loss_fn, BATCHES[0])
-        live.append((optimizer._method_state.mask, points[-1] != points[-2]))
+        live.append((optimizer._carried.method_state.mask, points[-1] != points[-2]))
     for (mask, _), (_, changed) in pairwise(live):
         assert not (changed & (flattened(mask) == 0)).any()
 
@@ -191,4 +191,4 @@ def test_dynamic_mask_survives_a_tensor_without_a_gradient() -> None:
     for epoch in range(3):
         optimizer.set_epoch(epoch)
         optimizer.step(lambda b: model[:3](b[0]).square().mean(), BATCHES[0])
-    assert masks.count(optimizer._method_state.mask) == WEIGHTS - math.ceil(WEIGHTS / 2)
+    assert masks.count(optimizer._carried.method_state.mask) == WEIGHTS - math.ceil(WEIGHTS / 2)

@@ -134,7 +134,7 @@ def test_saf_finds_records_whatever_the_order_of_the_samples() -> None:
 
 def test_saf_records_grow_with_the_samples_seen() -> None:
     _, optimizer = train_saf([[TWO[0]], [TWO[1]]])
-    assert optimizer._method_state.epochs[1, 6:12].tolist() == [1] * 6
+    assert optimizer._carried.method_state.epochs[1, 6:12].tolist() == [1] * 6
 
 
 def test_saf_records_nothing_of_a_step_that_is_dropped() -> None:
@@ -142,8 +142,8 @@ def test_saf_records_nothing_of_a_step_that_is_dropped() -> None:
     _, optimizer = train_saf([[TWO[0]], [bad]])
     assert optimizer.last is not None
     assert optimizer.last.skipped
-    assert (optimizer._method_state.epochs[1] == -1).all()
-    assert torch.isfinite(optimizer._method_state.logits).all()
+    assert (optimizer._carried.method_state.epochs[1] == -1).all()
+    assert torch.isfinite(optimizer._carried.method_state.logits).all()
 
 
 def test_saf_refuses_a_start_before_its_first_complete_record() -> None:

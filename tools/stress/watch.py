@@ -129,7 +129,7 @@ def report_place(file: Path) -> None:
 
 def _place(trainer: Trainer) -> dict[str, Any]:
     """Position, and digests of what no file holds: the held batch, the generator, all weights."""
-    held = [t.numpy().tobytes() for t in tensors_in(trainer.optimizer._held_batch)]
+    held = [t.numpy().tobytes() for t in tensors_in(trainer.optimizer._carried.held_batch)]
     return {
         "position": trainer.state.position,
         "held_batch": _digest(held),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
 from torch.optim import Optimizer
 
 from sampa.messages import Rho, require
 from sampa.methods.sam import RadiusFromRate, SAMMethod, WSAMMethod
 from sampa.optimizer import SharpnessAware
-from sampa.options import Options
 from sampa.pieces.combines import Mix, SurrogateGap
 
 
@@ -19,7 +18,7 @@ def GradNormPenalty(
     alpha: float = 0.8,
     *,
     normalized: bool = False,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """A penalty on the gradient norm: (1−α) of the clean gradient, α of SAM's.
 
@@ -37,7 +36,7 @@ def GSAM(
     lr_max: float | None = None,
     lr_min: float = 0.0,
     minimize_fp: bool = True,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM's gradient less α of the clean gradient's orthogonal part.
 
@@ -58,7 +57,7 @@ def WSAM(
     gamma: float = 0.9,
     *,
     decouple: bool = True,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM with the sharpness term weighted by γ / (1−γ), beside the base optimizer's step."""
     require("gamma", gamma, 0 <= gamma < 1, "in [0, 1)")

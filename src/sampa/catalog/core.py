@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 from torch.optim import Optimizer
 
@@ -21,7 +21,6 @@ from sampa.methods.naive import (
 from sampa.methods.sam import SAMMethod
 from sampa.methods.sampa import OptGDMethod, SAMPaMethod
 from sampa.optimizer import SharpnessAware
-from sampa.options import Options
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import (
     Geometry,
@@ -30,7 +29,7 @@ from sampa.pieces.geometry import (
 from sampa.vectors.vector import Vector
 
 
-def Base(base: Optimizer, **options: Unpack[Options]) -> SharpnessAware:
+def Base(base: Optimizer, **options: Any) -> SharpnessAware:
     """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables."""
     return SharpnessAware(base, BaseMethod(), **options)
 
@@ -40,7 +39,7 @@ def SAM(
     rho: Rho = 0.05,
     *,
     geometry: Geometry = Sphere(),
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """Sharpness-aware minimization: the gradient at x + ρ g / ‖g‖, two in sequence."""
     return SharpnessAware(base, SAMMethod(rho, geometry=geometry), **options)
@@ -58,7 +57,7 @@ def SAMPa(
     micro_batches: MicroBatches | None = None,
     bootstrap: Literal["paper", "script"] = "paper",
     bn_pass: Literal["lookahead", "perturbed"] = "lookahead",
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM parallelized: the two gradients of a step run at the same time on two devices.
 
@@ -89,7 +88,7 @@ def SAMPa(
     return SharpnessAware(base, method, **options)
 
 
-def OptGD(base: Optimizer, **options: Unpack[Options]) -> SharpnessAware:
+def OptGD(base: Optimizer, **options: Any) -> SharpnessAware:
     """Optimistic gradient descent: SAMPa with λ = 1, one gradient a step."""
     return SharpnessAware(base, OptGDMethod(), **options)
 
@@ -99,13 +98,13 @@ def RandSAM(
     rho: Rho = 0.05,
     *,
     direction: Callable[[Context], Vector] = gaussian_direction,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM with a random perturbation; does not converge even on a quadratic."""
     return SharpnessAware(base, RandSAMMethod(rho, direction), **options)
 
 
-def OptSAM(base: Optimizer, rho: Rho = 0.05, **options: Unpack[Options]) -> SharpnessAware:
+def OptSAM(base: Optimizer, rho: Rho = 0.05, **options: Any) -> SharpnessAware:
     """SAM that perturbs along the last perturbed gradient; does not converge, see the paper."""
     return SharpnessAware(base, OptSAMMethod(rho), **options)
 
@@ -115,7 +114,7 @@ def SAMdb(
     rho: Rho = 0.05,
     *,
     perturb_on: Literal["next", "previous"] = "next",
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM with its two gradients on different batches; worse than SAM, as the paper shows."""
     return SharpnessAware(base, SAMdbMethod(rho, perturb_on), **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 from torch.optim import Optimizer
 
@@ -14,7 +14,6 @@ from sampa.methods.esam import ESAMMethod
 from sampa.methods.sam import ReuseFlatDirection, SAMMethod
 from sampa.methods.trajectory import MESAMethod, SAFMethod
 from sampa.optimizer import SharpnessAware
-from sampa.options import Options
 from sampa.pieces.combines import Combine, Mix, replace
 from sampa.pieces.when import Coin, Every, LargeGradient, Probability
 
@@ -26,7 +25,7 @@ def LookSAM(
     alpha: float = 0.7,
     *,
     per_tensor: bool = False,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM every k steps; between them the stored flat direction is reused.
 
@@ -44,7 +43,7 @@ def AESAM(
     lambda1: float = -1.0,
     lambda2: float = 1.0,
     total_steps: int | None = None,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM when the squared gradient norm is unusually large, else the base optimizer."""
     policy = LargeGradient(delta, lambda1, lambda2, total_steps)
@@ -62,7 +61,7 @@ def RST(
     coins: Sequence[bool] | None = None,
     normalized: bool = False,
     warmup: int = 0,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM or the base optimizer by a coin; with `gamma`, G-RST's mix in place of SAM's gradient.
 
@@ -82,7 +81,7 @@ def ESAM(
     *,
     swp: Literal["tensor", "element"] = "tensor",
     subset: Callable[[Context], Sequence[bool]] | None = None,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM on a random subset of tensors and, with γ < 1, on the hardest samples.
 
@@ -100,7 +99,7 @@ def SAF(
     end_epoch: int | None = None,
     gap: int = 3,
     scale_tau2: bool = True,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """No perturbation: KL to the logits recorded some epochs ago; needs `logits` and `index`."""
     method = SAFMethod(
@@ -123,7 +122,7 @@ def MESA(
     end_epoch: int | None = None,
     decay: float = 0.9995,
     scale_tau2: bool = True,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """No perturbation: KL to the logits of an averaged model; needs `logits`."""
     method = MESAMethod(

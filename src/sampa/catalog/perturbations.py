@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 from torch.optim import Optimizer
 
@@ -20,7 +20,6 @@ from sampa.methods.sam import SAMMethod
 from sampa.methods.shards import MicroBatchSAMMethod
 from sampa.methods.sparse import Score, SparseSAMMethod
 from sampa.optimizer import SharpnessAware
-from sampa.options import Options
 from sampa.pieces.directions import Average, Residual
 from sampa.pieces.geometry import (
     Adaptive,
@@ -42,7 +41,7 @@ def ASAM(
     normalize_bias: bool = False,
     operator: Literal["element", "filter", "layer"] = "element",
     p: float = 2,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM with the perturbation scaled by the size of each weight.
 
@@ -63,7 +62,7 @@ def SAMON(
     *,
     select: Selection = is_normalization,
     inside: Geometry = Sphere(),
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM that perturbs normalization layers only; `inside=sampa.Adaptive()` is ASAM-ON."""
     return SAM(base, rho, geometry=OnNorms(select, inside), **options)
@@ -75,7 +74,7 @@ def FisherSAM(
     eta: float = 1.0,
     *,
     euclidean: bool = False,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM in a ball that the diagonal Fisher matrix measures; γ is the radius.
 
@@ -84,9 +83,7 @@ def FisherSAM(
     return SAM(base, gamma, geometry=FisherBall(eta, euclidean), **options)
 
 
-def VaSSO(
-    base: Optimizer, rho: Rho = 0.05, theta: float = 0.4, **options: Unpack[Options]
-) -> SharpnessAware:
+def VaSSO(base: Optimizer, rho: Rho = 0.05, theta: float = 0.4, **options: Any) -> SharpnessAware:
     """SAM along a moving average of gradients; a smaller θ averages over more of them."""
     return SharpnessAware(base, SAMMethod(rho, direction=Average(theta)), **options)
 
@@ -96,7 +93,7 @@ def FriendlySAM(
     rho: Rho = 0.1,
     sigma: float = 1.0,
     lmbda: float = 0.6,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM along the gradient less its moving average."""
     return SharpnessAware(base, SAMMethod(rho, direction=Residual(sigma, lmbda)), **options)
@@ -109,7 +106,7 @@ def BiSAM(
     phi: Literal["log", "tanh"] = "log",
     mu: float = 1.0,
     alpha: float = 0.1,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM that climbs a lower bound of the 0-1 loss; `loss_fn` returns logits and targets."""
     method = SAMMethod(rho, ascent_loss=ZeroOneBound(phi, mu, alpha))
@@ -122,7 +119,7 @@ def MicroBatchSAM(
     micro_batch_size: int = 32,
     *,
     num_shards: int | None = None,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """mSAM: one perturbation per micro-batch, given by their size or by their number."""
     require("micro_batch_size", micro_batch_size, micro_batch_size >= 1, ">= 1")
@@ -137,7 +134,7 @@ def MultiStepSAM(
     steps: int = 3,
     *,
     project: bool = False,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM that climbs in K steps of ρ/K, or of ρ with projection onto the ball."""
     return SharpnessAware(base, MultiStepSAMMethod(rho, steps, project), **options)
@@ -148,7 +145,7 @@ def MomentumSAM(
     rho: Rho = 3.0,
     *,
     decay_at: Literal["clean", "perturbed", "after"] = "clean",
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """Perturb against the base optimizer's momentum: one gradient a step."""
     return SharpnessAware(base, MomentumSAMMethod(rho, decay_at), **options)
@@ -161,7 +158,7 @@ def AsyncSAM(
     *,
     ascent_share: float = 1.0,
     ascent_batch: Literal["previous", "next"] = "previous",
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SAM with a one-step-old ascent gradient, computed beside the descent gradient."""
     return SharpnessAware(base, AsyncSAMMethod(rho, tau, ascent_share, ascent_batch), **options)
@@ -179,7 +176,7 @@ def SparseSAM(
     drop: Score = "gradient",
     growth: Score = "random",
     epochs: int | None = None,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> SharpnessAware:
     """SSAM: SAM's perturbation on a sparse set of weights, by Fisher information or dynamic."""
     method = SparseSAMMethod(

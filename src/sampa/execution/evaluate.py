@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
+from sampa.execution import loss_scaling
 from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
 from sampa.execution.excursions import Excursions
 from sampa.execution.layers import Layers
@@ -20,7 +21,7 @@ from sampa.execution.profiling import marked
 from sampa.execution.randomness import seeded
 from sampa.losses import Loss, checked_loss
 from sampa.method import ASCENT, Batch, Probe
-from sampa.vectors.vector import Vector, Weights, copy_, restrict
+from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
 
@@ -32,10 +33,25 @@ class Answer:
     gradient: Vector
     loss: Tensor
 
-    @classmethod
-    def to(cls, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:
-        """The answer with what the probe wants of the gradient."""
-        return cls(gradient if probe.wrt is None else restrict(gradient, probe.wrt), loss)
+
+class Pass:
+    """What an executor does around a forward and backward pass: nothing in one process.
+
+    Attributes:
+        may_freeze: Whether work on gradients that the probe does not want may be saved.
+    """
+
+    may_freeze = True
+
+    def around(self, last: bool) -> AbstractContextManager[None]:
+        """Entered around each micro-batch, told whether it is the last."""
+        return nullcontext()
+
+    def announce(self, loss: Tensor) -> None:
+        """Told the loss before the last backward pass, which an exchange overlaps."""
+
+
+_ALONE = Pass()
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Evaluator:
         batches: The batch behind each role.
         weights: The parameters, in the optimizer's order.
         layers: What is known of the model.
+        excursions: Take the weights elsewhere and back.
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
         accumulate: Micro-batches per probe.
         scaler: Scales the loss where gradients would underflow in half precision.
@@ -58,30 +75,20 @@ class Evaluator:
     batches: Mapping[Batch, Any]
     weights: Weights
     layers: Layers
-    seed_of: Callable[[Probe, int], int]
     excursions: Excursions
+    seed_of: Callable[[Probe, int], int]
     accumulate: int = 1
     scaler: GradScaler | None = None
-    devices: frozenset[torch.device] = field(default_factory=frozenset)
     step: int = 0
     sync_perturbation: bool = True
 
-    def backward(
-        self,
-        probe: Probe,
-        number: int,
-        sync: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
-        announce: Callable[[Tensor], None] = lambda loss: None,
-        may_freeze: bool = True,
-    ) -> Tensor:
+    def backward(self, probe: Probe, number: int, around: Pass = _ALONE) -> Tensor:
         """Leave the probe's gradient in `.grad` and return its training loss.
 
         Args:
             probe: What to evaluate.
             number: Its number in the step, for the randomness.
-            sync: Entered around each micro-batch, told whether it is the last.
-            announce: Told the loss before the last backward pass, which an exchange overlaps.
-            may_freeze: Whether work on gradients that the probe does not want may be saved.
+            around: What the executor does around the pass.
         """
         clear_gradients(self.weights)
         model = self.layers.model
@@ -90,15 +97,22 @@ class Evaluator:
             self._with_buffers(probe.mode.buffers),
             evaluation_mode(model) if probe.mode.evaluation else nullcontext(),
             nullcontext() if probe.counts_statistics else frozen_statistics(model),
-            seeded(self.seed_of(probe, number), self.devices),
+            seeded(self.seed_of(probe, number), {p.device for p in self.weights}),
             self.layers.watched(),
-            self._wanting(probe.wrt if may_freeze else None) as wanted,
+            self._wanting(probe.wrt if around.may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.mode.backward and wanted),
             marked("gradient"),
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
-            return self._accumulate(probe, probe.mode.backward and wanted, sync, announce)
+            return self._accumulate(probe, probe.mode.backward and wanted, around)
+
+    def answer(self, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:
+        """The answer to a probe: the part of the gradient that it wants, unscaled."""
+        if probe.wrt is not None:
+            gradient = restrict(gradient, probe.wrt)
+        factor = loss_scaling.factor(self.scaler)
+        return Answer(gradient if factor == 1.0 else scale(gradient, 1 / factor), loss)
 
     def is_local(self, probe: Probe) -> bool:
         """Whether data ranks keep the probe's gradient to themselves."""
@@ -108,19 +122,14 @@ class Evaluator:
         """Take away the gradient that `backward` left."""
         return take_gradients(self.weights)
 
-    def _accumulate(
-        self,
-        probe: Probe,
-        differentiable: bool,
-        sync: Callable[[bool], AbstractContextManager[None]],
-        announce: Callable[[Tensor], None],
-    ) -> Tensor:
+    def _accumulate(self, probe: Probe, differentiable: bool, around: Pass) -> Tensor:
+        """The loss of the batch, from its micro-batches one after the other."""
         batch, part = self.batches[probe.batch], probe.samples.part
         micro_batches = split(batch if part is None else part(batch), self.accumulate)
         total: Tensor | None = None
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1
-            with sync(is_last):
+            with around.around(is_last):
                 output = self.loss_fn(micro_batch)
                 if i == 0 and any(p.grad is not None for p in self.weights):
                     raise RuntimeError(
@@ -132,7 +141,7 @@ class Evaluator:
                 value = loss.value.detach() * share
                 total = value if total is None else total + value
                 if is_last:
-                    announce(total)
+                    around.announce(total)
                 if differentiable:
                     self._differentiate(loss, share, probe)
             if probe.observe is not None:

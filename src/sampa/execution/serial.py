@@ -34,7 +34,7 @@ class Serial:
         answers: list[Answer] = []
         for number, probe in enumerate(probes, start=first):
             loss = evaluator.backward(probe, number)
-            answers.append(Answer.to(probe, evaluator.taken(), loss))
+            answers.append(evaluator.answer(probe, evaluator.taken(), loss))
         return answers
 
     def agree_on(self, value: int) -> int:

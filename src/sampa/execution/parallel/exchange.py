@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -15,22 +16,24 @@ Names = Mapping[Tensor, str]
 """The name of each parameter of the model."""
 
 
+class Sharing(enum.Flag):
+    """Which gradients travel in a pass; both may."""
+
+    NOTHING = 0
+    GATHER = enum.auto()  # branches answer different probes, and all learn all answers
+    AVERAGE = enum.auto()  # the data ranks of a branch share their gradient
+
+
 class Exchange(Protocol):
     """Gives every rank the gradient of every branch, bit for bit."""
 
-    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
+    def begin(self, sharing: Sharing, mark: float = 0.0) -> None:
         """Get ready for one backward pass.
 
         Args:
-            gathers: Whether branches answer different probes.
-            averages: Whether the data ranks of this branch share their gradient.
+            sharing: Which gradients travel.
             mark: A number that travels with the loss where branches gather: the batch's.
         """
-        ...
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether gradients travel at all in this pass."""
         ...
 
     def announce(self, loss: Tensor) -> None:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, DistributedSampler
 
-from sampa.execution.evaluate import Answer, Evaluator
+from sampa.execution.evaluate import Answer, Evaluator, Pass
 from sampa.execution.executor import shard_sampler
 from sampa.execution.parallel.agreement import Agreement, batch_mark
-from sampa.execution.parallel.exchange import Exchange
+from sampa.execution.parallel.exchange import Exchange, Sharing
 from sampa.execution.parallel.groups import (
     Groups,
     Traffic,
@@ -26,6 +26,7 @@ from sampa.execution.parallel.groups import (
     require_same,
     require_same_model,
 )
+from sampa.execution.parallel.memory_exchange import SharedMemoryExchange
 from sampa.execution.parallel.model import (
     PlainModel,
     ReducedModel,
@@ -33,12 +34,36 @@ from sampa.execution.parallel.model import (
     refuse_to_copy,
 )
 from sampa.execution.parallel.network import NetworkExchange
-from sampa.execution.parallel.shared import SharedMemoryExchange
 from sampa.execution.parallel.shared_memory import SharedMemory, open_shared_memory
 from sampa.execution.parallel.statistics import SharedStatistics
 from sampa.execution.profiling import marked
 from sampa.method import INCOMING, Probe, Round
 from sampa.vectors.vector import Weights
+
+
+class ExchangedPass(Pass):
+    """Lets gradients travel in the last micro-batch's backward pass, where they do."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        model: PlainModel | ReducedModel,
+        sharing: Sharing,
+        announces: bool,
+    ) -> None:
+        # The reducer expects a gradient from every parameter of a pass that it takes part in.
+        self.may_freeze = not sharing
+        self._exchange = exchange
+        self._model = model
+        self._sharing = sharing
+        self._announces = announces
+
+    def around(self, last: bool) -> AbstractContextManager[None]:
+        return nullcontext() if last and self._sharing else self._model.no_sync()
+
+    def announce(self, loss: Tensor) -> None:
+        if self._announces:
+            self._exchange.announce(loss)
 
 
 class Parallel:
@@ -55,19 +80,7 @@ class Parallel:
         check_every: int,
         shared_memory: bool,
     ) -> None:
-        devices = {p.device for p in model.parameters()}
-        if len(devices) != 1:
-            raise ValueError(
-                f"a distributed model must be on one device per rank, "
-                f"got {sorted(map(str, devices))}; "
-                "move it with model.to(device) before distribute"
-            )
-        if any(p.is_complex() for p in model.parameters()):
-            raise ValueError(
-                "a distributed model must have real parameters, got complex ones, whose gradients "
-                "are not exchanged; keep torch.view_as_real(...) of them as parameters"
-            )
-        self.mesh = open_mesh(devices.pop(), branches, datetime.timedelta(seconds=timeout))
+        self.mesh = open_mesh(_device_of(model), branches, datetime.timedelta(seconds=timeout))
         require_same_model(model)
         self._groups = Groups(self.mesh)
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
@@ -81,21 +94,21 @@ class Parallel:
         parameters = [p.detach() for p in model.parameters()]
         self._groups.broadcast([*parameters, *model.buffers()], branch=0)
         memory = self._shared_memory(model, timeout) if shared_memory else None
-        self.exchange: Exchange
-        self.model: PlainModel | ReducedModel
+        self.exchange, self.model = self._open_exchange(
+            model, memory, bucket_mb=bucket_mb, use_varies=find_unused_parameters
+        )
+
+    def _open_exchange(
+        self, model: nn.Module, memory: SharedMemory | None, *, bucket_mb: float, use_varies: bool
+    ) -> tuple[Exchange, PlainModel | ReducedModel]:
+        """The way that gradients travel, and the model in the wrapper that it needs."""
         if memory is not None:
-            self.exchange = shared = SharedMemoryExchange(
-                self._groups, memory, self._names, use_varies=find_unused_parameters
-            )
-            self.model = PlainModel(model, self._statistics, shared.note_call)
-        else:
-            self.exchange = network = NetworkExchange(
-                self._groups, self._names, use_varies=find_unused_parameters
-            )
-            self.model = ReducedModel(
-                model, self._statistics, bucket_mb=bucket_mb, find_unused=find_unused_parameters
-            )
-            self.model.register_comm_hook(None, network.hook)
+            shared = SharedMemoryExchange(self._groups, memory, self._names, use_varies=use_varies)
+            return shared, PlainModel(model, self._statistics, shared.note_call)
+        network = NetworkExchange(self._groups, self._names, use_varies=use_varies)
+        reduced = ReducedModel(model, self._statistics, bucket_mb=bucket_mb, find_unused=use_varies)
+        reduced.register_comm_hook(None, network.hook)
+        return network, reduced
 
     @property
     def module(self) -> nn.Module:
@@ -177,41 +190,49 @@ class Parallel:
 
         A single probe is computed by every branch on the same batch: nothing to gather.
         """
-        number = self.branch % len(wave)
-        probe = wave[number]
-        gathers = len(wave) > 1
-        averages = self._groups.data_ranks > 1 and probe.mode.backward
-        averages = averages and not evaluator.is_local(probe)
-        self._statistics.prepare(wave)
-        exchanges = gathers or averages
-        self._agreement.check(evaluator.weights, evaluator.batches[INCOMING], exchanges=exchanges)
-        mark = batch_mark(evaluator.batches[INCOMING]) if gathers else 0.0
-        if exchanges:
-            self._settle_buckets(probe, first + number, evaluator)
-        self.exchange.begin(gathers=gathers, averages=averages, mark=mark)
-        loss = self._backward(probe, first + number, evaluator)
+        own = self.branch % len(wave)
+        probe, number = wave[own], first + own
+        sharing = self._sharing(wave, probe, evaluator)
+        self._launch(wave, probe, number, sharing, evaluator)
+        loss = evaluator.backward(probe, number, self._pass(sharing))
         self._statistics.note(wave)
+        return self._collect(wave, loss, sharing, evaluator)
+
+    def _sharing(self, wave: Round, probe: Probe, evaluator: Evaluator) -> Sharing:
+        averages = self._groups.data_ranks > 1 and probe.mode.backward
+        gather = Sharing.GATHER if len(wave) > 1 else Sharing.NOTHING
+        average = averages and not evaluator.is_local(probe)
+        return gather | (Sharing.AVERAGE if average else Sharing.NOTHING)
+
+    def _launch(
+        self, wave: Round, probe: Probe, number: int, sharing: Sharing, evaluator: Evaluator
+    ) -> None:
+        """Agree with the other ranks on where this pass starts, and get ready to exchange."""
+        batch = evaluator.batches[INCOMING]
+        self._statistics.prepare(wave)
+        self._agreement.check(evaluator.weights, batch, exchanges=bool(sharing))
+        if sharing and not self._buckets_are_final:
+            self._settle_buckets(probe, number, evaluator)
+        mark = batch_mark(batch) if Sharing.GATHER in sharing else 0.0
+        self.exchange.begin(sharing, mark)
+
+    def _collect(
+        self, wave: Round, loss: Tensor, sharing: Sharing, evaluator: Evaluator
+    ) -> list[Answer]:
+        """Every branch's gradient and loss, on every rank."""
         with marked("exchange"):
             gradients = (
-                self.exchange.collect(evaluator, len(wave)) if exchanges else [evaluator.taken()]
+                self.exchange.collect(evaluator, len(wave)) if sharing else [evaluator.taken()]
             )
-        alone = not exchanges and self._groups.data_ranks == 1
+        alone = not sharing and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
-        if gathers:
+        if Sharing.GATHER in sharing:
             self._agreement.require_same_batches(self.exchange.marks())
-        return [Answer.to(*answer) for answer in zip(wave, gradients, losses, strict=True)]
+        return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]
 
-    def _backward(self, probe: Probe, number: int, evaluator: Evaluator) -> Tensor:
-        exchange = self.exchange
-
-        def sync(last: bool) -> AbstractContextManager[None]:
-            return nullcontext() if last and exchange.is_wanted else self.model.no_sync()
-
-        announce = (
-            exchange.announce if self._groups.data_ranks > 1 or exchange.is_wanted else _ignore
-        )
-        # The reducer expects a gradient from every parameter of a pass that it takes part in.
-        return evaluator.backward(probe, number, sync, announce, may_freeze=not exchange.is_wanted)
+    def _pass(self, sharing: Sharing) -> ExchangedPass:
+        announces = bool(sharing) or self._groups.data_ranks > 1
+        return ExchangedPass(self.exchange, self.model, sharing, announces)
 
     def _settle_buckets(self, probe: Probe, number: int, evaluator: Evaluator) -> None:
         """Let DDP arrange its buckets, with a pass whose result is dropped.
@@ -220,13 +241,12 @@ class Parallel:
         three or more ranks depends on the place in a bucket, so a resumed run, which starts with
         the first arrangement again, would differ from one that was not interrupted.
         """
-        if not self._buckets_are_final:
-            mode = dataclasses.replace(probe.mode, statistics=False)
-            rehearsal = dataclasses.replace(probe, mode=mode, objective=None, observe=None)
-            self.exchange.begin(gathers=False, averages=True)
-            self._backward(rehearsal, number, evaluator)
-            self.exchange.collect(evaluator, branches=1)
-            self._buckets_are_final = True
+        mode = dataclasses.replace(probe.mode, statistics=False)
+        rehearsal = dataclasses.replace(probe, mode=mode, objective=None, observe=None)
+        self.exchange.begin(Sharing.AVERAGE)
+        evaluator.backward(rehearsal, number, self._pass(Sharing.AVERAGE))
+        self.exchange.collect(evaluator, branches=1)
+        self._buckets_are_final = True
 
     def _shared_memory(self, model: nn.Module, timeout: float) -> SharedMemory | None:
         """Memory for the gradients of all branches, if all ranks are branches of one machine."""
@@ -248,8 +268,24 @@ def _require_exchangeable(wave: Round) -> None:
         )
 
 
-def _ignore(loss: Tensor) -> None:
-    """Nobody else needs this loss."""
+def _device_of(model: nn.Module) -> torch.device:
+    """The device of a model that can be distributed.
+
+    Raises:
+        ValueError: If the model is on several devices, or has complex parameters.
+    """
+    devices = {p.device for p in model.parameters()}
+    if len(devices) != 1:
+        raise ValueError(
+            f"a distributed model must be on one device per rank, got {sorted(map(str, devices))}; "
+            "move it with model.to(device) before distribute"
+        )
+    if any(p.is_complex() for p in model.parameters()):
+        raise ValueError(
+            "a distributed model must have real parameters, got complex ones, whose gradients "
+            "are not exchanged; keep torch.view_as_real(...) of them as parameters"
+        )
+    return devices.pop()
 
 
 def _stacklevel_of_caller() -> int:

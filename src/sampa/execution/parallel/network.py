@@ -18,6 +18,7 @@ from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
 from sampa.execution.parallel.exchange import (
     Names,
+    Sharing,
     gradient_stride,
     require_called,
     require_complete,
@@ -117,28 +118,25 @@ class NetworkExchange:
         self._groups = groups
         self._use_varies = use_varies
         self._buckets: list[Bucket] = []
-        self._gathers = self._averages = False
+        self._sharing = Sharing.NOTHING
         self._mark = 0.0
         self._losses = GatheredLosses(groups)
         self._strides: dict[Tensor, tuple[int, ...]] = {}
 
-    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
+    def begin(self, sharing: Sharing, mark: float = 0.0) -> None:
         self._buckets = []
         self._mark = mark
-        self._gathers, self._averages = gathers, averages
+        self._sharing = sharing
         self._used.forget()
 
-    @property
-    def is_wanted(self) -> bool:
-        return self._gathers or self._averages
-
     def announce(self, loss: Tensor) -> None:
-        self._losses.announce(loss, self._mark if self._gathers else None)
+        self._losses.announce(loss, self._mark if Sharing.GATHER in self._sharing else None)
 
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook. It never blocks on this bucket's own exchange."""
         buffer = bucket.buffer()
-        averaging = self._groups.average_over_data(buffer) if self._averages else None
+        averages = Sharing.AVERAGE in self._sharing
+        averaging = self._groups.average_over_data(buffer) if averages else None
         # A gather waits for its average. It is started here, in bucket order, not in a callback:
         # two buckets' callbacks may run in another order on another rank.
         if self._buckets:
@@ -199,7 +197,7 @@ class NetworkExchange:
             return
         if bucket.averaging is not None:
             self._groups.wait(bucket.averaging)
-        if self._gathers:
+        if Sharing.GATHER in self._sharing:
             bucket.rows, bucket.gathering = self._groups.gather_branches(bucket.buffer)
         else:
             bucket.rows = bucket.buffer.unsqueeze(0)

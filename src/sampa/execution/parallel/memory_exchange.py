@@ -16,6 +16,7 @@ from torch import Tensor
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.parallel.exchange import (
     Names,
+    Sharing,
     gradient_stride,
     require_called,
     require_complete,
@@ -49,19 +50,15 @@ class SharedMemoryExchange:
         self._losses: list[Tensor] = []
         self._mark = 0.0
         self._marks: list[float] = []
-        self._gathers = self._was_called = False
+        self._was_called = False
 
-    def begin(self, *, gathers: bool, averages: bool, mark: float = 0.0) -> None:
-        self._gathers, self._was_called = gathers, False
+    def begin(self, sharing: Sharing, mark: float = 0.0) -> None:
+        self._was_called = False
         self._mark = mark
 
     def note_call(self) -> None:
         """The model was called: this rank takes part."""
         self._was_called = True
-
-    @property
-    def is_wanted(self) -> bool:
-        return self._gathers
 
     def announce(self, loss: Tensor) -> None:
         self._loss = loss.detach()
