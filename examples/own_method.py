@@ -12,7 +12,9 @@ another line. At β = 0 the method is SAMPa; the script checks that bit for bit.
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from sklearn.datasets import load_digits
@@ -32,7 +34,6 @@ from sampa import (
     Update,
     Vector,
 )
-from sampa.methods.sampa import SAMPaMethod
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,18 @@ class BlendedSAMPa(MethodDefaults):
         return Blended()  # a gradient was not finite: start again with the next batch
 
 
-def train(method: sampa.Method, epochs: int) -> tuple[Tensor, float]:
+def blended(base: torch.optim.Optimizer, beta: float = 0.3) -> sampa.SharpnessAware:
+    return sampa.SharpnessAware(base, BlendedSAMPa(beta=beta))
+
+
+def train(build: Callable[..., sampa.SharpnessAware], epochs: int) -> tuple[Tensor, float]:
     """The trained weights, and the accuracy on the digits that were not seen."""
     torch.manual_seed(0)
     pixels, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
     seen, unseen = torch.randperm(len(x)).split([1437, 360])
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = sampa.SharpnessAware(torch.optim.SGD(model.parameters(), lr=0.5), method)
+    optimizer = build(torch.optim.SGD(model.parameters(), lr=0.5))
 
     def loss_fn(rows: Tensor) -> Tensor:  # a batch is whatever loss_fn understands
         return F.cross_entropy(model(x[rows]), y[rows])
@@ -90,6 +95,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=10)
     epochs = parser.parse_args().epochs
-    print(f"test accuracy {100 * train(BlendedSAMPa(), epochs)[1]:.1f} %")
-    same = torch.equal(train(BlendedSAMPa(beta=0.0), 1)[0], train(SAMPaMethod(), 1)[0])
+    print(f"test accuracy {100 * train(blended, epochs)[1]:.1f} %")
+    same = torch.equal(train(partial(blended, beta=0.0), 1)[0], train(sampa.SAMPa, 1)[0])
     print(f"with beta = 0 it is SAMPa, bit for bit: {same}")

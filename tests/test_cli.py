@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import sampa
+from sampa.catalog import find_method
 from sampa.lab.cli import COMMANDS, main
 from sampa.lab.commands.arguments import ARGUMENTS
 from sampa.lab.training.recipes import RECIPES
-from sampa.names import find_method
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,8 @@
-"""Imports point one way: vectors ← pieces ← methods ← optimizer ← catalog; execution beside."""
+"""Imports point one way.
+
+vectors ← loss, batches ← method ← pieces; method ← execution ← optimizer; pieces, optimizer ←
+methods ← catalog; everything ← lab.
+"""
 
 from __future__ import annotations
 
@@ -76,15 +80,23 @@ def test_vectors_know_nothing_of_sampa_but_how_they_are_laid_out_and_summed() ->
     assert not [m for name in below for m in imports(name) if is_below(m, ("sampa",))]
 
 
+@pytest.mark.parametrize("name", ["sampa.method", *in_package("sampa.pieces")])
+def test_pieces_know_vectors_and_what_a_method_is(name: str) -> None:
+    below = ("vectors", "pieces", "loss", "batches", "messages", "method")
+    known = tuple(f"sampa.{module}" for module in below)
+    assert not [m for m in imports(name) if is_below(m, ("sampa",)) and not is_below(m, known)]
+
+
 @pytest.mark.parametrize("name", in_package("sampa.methods"))
-def test_methods_know_no_executor_no_optimizer_and_no_ranks(name: str) -> None:
-    forbidden = ("sampa.execution", "sampa.optimizer", "sampa.catalog", "torch.distributed")
+def test_methods_know_no_executor_and_no_ranks(name: str) -> None:
+    """Their factories know the optimizer."""
+    forbidden = ("sampa.execution", "sampa.catalog", "torch.distributed")
     assert not [m for m in imports(name) if is_below(m, forbidden)]
 
 
 @pytest.mark.parametrize("name", in_package("sampa.execution"))
 def test_execution_knows_no_method(name: str) -> None:
-    forbidden = ("sampa.methods", "sampa.optimizer", "sampa.catalog")
+    forbidden = ("sampa.methods", "sampa.pieces", "sampa.optimizer", "sampa.catalog")
     assert not [m for m in imports(name) if is_below(m, forbidden)]
 
 

@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sampa.batches import MicroBatches
     from sampa.catalog import (
         AESAM,
         ASAM,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from sampa.execution.executor import Executor
     from sampa.execution.parallel.executor import Parallel
     from sampa.execution.serial import Serial
-    from sampa.losses import Loss, ZeroOneBound
+    from sampa.loss import Loss
     from sampa.messages import Rho
     from sampa.method import (
         ASCENT,
@@ -68,6 +67,8 @@ if TYPE_CHECKING:
     from sampa.options import Options
     from sampa.pieces.directions import Average, Fresh, Residual
     from sampa.pieces.geometry import Adaptive, FisherBall, Masked, Only, Sphere
+    from sampa.pieces.losses import ZeroOneBound
+    from sampa.pieces.micro_batches import MicroBatches
     from sampa.record import StepRecord
     from sampa.vectors.vector import Vector, add, mix, scale
 
@@ -149,7 +150,6 @@ __all__ = [
 # Where each name is defined. It is imported on first use: torch takes two seconds to load, and
 # `sampa --help` does not need it.
 _NAMES = {
-    "sampa.batches": "MicroBatches",
     "sampa.catalog": (
         "AESAM ASAM ESAM GSAM MESA METHODS RST SAF SAM SAMON WSAM AsyncSAM Base BiSAM "
         "FisherSAM FriendlySAM GradNormPenalty LookSAM MicroBatchSAM MomentumSAM MultiStepSAM "
@@ -159,7 +159,7 @@ _NAMES = {
     "sampa.execution.executor": "Executor",
     "sampa.execution.parallel.executor": "Parallel",
     "sampa.execution.serial": "Serial",
-    "sampa.losses": "Loss ZeroOneBound",
+    "sampa.loss": "Loss",
     "sampa.messages": "Rho",
     "sampa.method": (
         "ASCENT CLEAN HELD INCOMING PERTURBED Batch Context Method MethodDefaults Mode Move "
@@ -169,6 +169,8 @@ _NAMES = {
     "sampa.options": "Options",
     "sampa.pieces.directions": "Average Fresh Residual",
     "sampa.pieces.geometry": "Adaptive FisherBall Masked Only Sphere",
+    "sampa.pieces.losses": "ZeroOneBound",
+    "sampa.pieces.micro_batches": "MicroBatches",
     "sampa.record": "StepRecord",
     "sampa.vectors.vector": "Vector add mix scale",
 }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
-
-from sampa.messages import require
 
 
 def tensors_in(batch: Any) -> Iterator[Tensor]:
@@ -65,56 +62,12 @@ def split(batch: Any, parts: int) -> list[tuple[Any, float]]:
             f"a batch of {size} samples cannot be cut into {parts} micro-batches; "
             "use a larger batch or fewer micro-batches"
         )
-    bounds = _bounds(size, parts)
     return [
         (map_tensors(lambda t, a=a, b=b: t[a:b] if t.ndim > 0 else t, batch), (b - a) / size)
-        for a, b in pairwise(bounds)
+        for a, b in pairwise(bounds(size, parts))
     ]
 
 
-def shares(size: int, parts: int) -> tuple[float, ...]:
-    """The share of the samples in each of `parts` micro-batches, as `split` cuts them."""
-    return tuple((b - a) / size for a, b in pairwise(_bounds(size, parts)))
-
-
-def _bounds(size: int, parts: int) -> list[int]:
+def bounds(size: int, parts: int) -> list[int]:
+    """Where the micro-batches of a batch begin, and where the last one ends."""
     return [size * i // parts for i in range(parts + 1)]
-
-
-def shard(number: int, of: int) -> Callable[[Any], Any]:
-    """A function from a batch to its part `number` out of `of`."""
-    return lambda batch: split(batch, of)[number][0]
-
-
-def samples(chosen: Tensor) -> Callable[[Any], Any]:
-    """A function from a batch to the samples with these numbers."""
-    return lambda batch: map_tensors(lambda t: t[chosen.to(t.device)] if t.ndim > 0 else t, batch)
-
-
-@dataclass(frozen=True)
-class MicroBatches:
-    """Into how many micro-batches a batch is cut: by their size, or by their number.
-
-    The literature calls both "m"; here `size` samples each, or `count` of them.
-    """
-
-    size: int = 32
-    count: int | None = None
-
-    def __post_init__(self) -> None:
-        require("size", self.size, self.size >= 1, ">= 1")
-        require("count", self.count, self.count is None or self.count >= 1, ">= 1 or None")
-
-    def number(self, batch_size: int) -> int:
-        """How many micro-batches a batch of this size gives."""
-        return self.count or -(-batch_size // self.size)
-
-
-def first_samples(share: float) -> Callable[[Any], Any]:
-    """A function from a batch to its first samples, at least one."""
-
-    def part(batch: Any) -> Any:
-        kept = max(1, int(share * batch_size(batch)))
-        return map_tensors(lambda t: t[:kept] if t.ndim > 0 else t, batch)
-
-    return part

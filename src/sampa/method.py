@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from sampa.losses import Loss, Objective
+from sampa.loss import Loss, Objective
 from sampa.messages import Rho
 from sampa.vectors.vector import Vector, Weights
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sampa
-from sampa.methods.sam import ReuseFlatDirection
+from sampa.methods.looksam import ReuseFlatDirection
 from sampa.pieces.combines import SurrogateGap
 from sampa.vectors.vector import dot
 from tests.problems import QUADRATIC_BATCHES, Quadratic, flat, sgd, trajectory
@@ -18,7 +18,7 @@ def vector(*tensors: list[float]) -> sampa.Vector:
 
 def test_looksam_per_tensor_keeps_each_tensors_flat_direction_orthogonal() -> None:
     g, g_tilde = vector([1.0, 2.0], [3.0, 1.0]), vector([2.0, 1.0], [1.0, 4.0])
-    flat_direction = ReuseFlatDirection(per_tensor=True).remember(g, g_tilde)
+    flat_direction = ReuseFlatDirection(0.7, per_tensor=True).remember(g, g_tilde)
     assert flat_direction is not None
     for part, clean in zip(flat_direction, g, strict=True):
         assert part is not None
@@ -35,7 +35,7 @@ def test_looksam_per_tensor_adds_alpha_times_each_tensors_norm() -> None:
 
 def test_looksam_with_one_tensor_is_the_same_per_tensor_and_global() -> None:
     g, g_tilde = vector([1.0, 2.0, -1.0]), vector([2.0, 1.0, 0.5])
-    forms = [ReuseFlatDirection(per_tensor=choice) for choice in (True, False)]
+    forms = [ReuseFlatDirection(0.7, per_tensor=choice) for choice in (True, False)]
     results = [form(g, form.remember(g, g_tilde)) for form in forms]
     assert torch.equal(*[r.tensors[0] for r in results if r.tensors[0] is not None])
 

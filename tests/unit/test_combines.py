@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import sampa
-from sampa.methods.sam import ReuseFlatDirection, SAMMethod
-from sampa.pieces.combines import Mix, SurrogateGap, replace
+from sampa.methods.looksam import ReuseFlatDirection
+from sampa.methods.sam import SAMMethod
+from sampa.pieces.combines import Mix, SurrogateGap, replace_gradient
 from sampa.vectors.vector import Vector, add, dot, mix, orthogonal_part, scale
 from tests.problems import flat
 from tests.variants import BATCHES, normalized_mlp, run, vector
@@ -35,7 +36,7 @@ def assert_close(a: Vector, b: Vector, atol: float = 1e-14) -> None:
 
 
 def test_sam_hands_on_the_perturbed_gradient_itself() -> None:
-    assert replace(g, g_tilde) is g_tilde
+    assert replace_gradient(g, g_tilde) is g_tilde
 
 
 # ---- mixes ---------------------------------------------------------------------------------------
@@ -122,13 +123,13 @@ def test_a_vector_has_no_part_orthogonal_to_itself(dtype: torch.dtype, size: int
 
 
 def test_looksams_flat_direction_is_orthogonal_to_the_clean_gradient() -> None:
-    flat_direction = ReuseFlatDirection().remember(g, g_tilde)
+    flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
     assert flat_direction is not None
     assert abs(dot(flat_direction, g)) < 1e-14 * flat_direction.norm * g.norm
 
 
 def test_looksams_flat_direction_is_what_g_does_not_explain_of_the_perturbed_gradient() -> None:
-    flat_direction = ReuseFlatDirection().remember(g, g_tilde)
+    flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
     assert flat_direction is not None
     rest = add(g_tilde, flat_direction, alpha=-1.0)
     assert abs(abs(dot(rest, g)) - rest.norm * g.norm) < 1e-13  # parallel to g
@@ -144,13 +145,13 @@ def test_looksam_reuses_a_share_alpha_of_the_current_norm(alpha: float) -> None:
 
 
 def test_looksam_without_a_flat_direction_is_the_base_optimizer() -> None:
-    reuse = ReuseFlatDirection()
+    reuse = ReuseFlatDirection(0.7)
     assert reuse(g, reuse.remember(g, g)) is g
 
 
 def test_looksams_inner_products_are_global() -> None:
     """Per tensor, as some implementations do, each part would be orthogonal on its own."""
-    flat_direction = ReuseFlatDirection().remember(g, g_tilde)
+    flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
     assert flat_direction is not None
     products = [torch.sum(a * b).item() for a, b in zip(flat_direction, g, strict=True)]
     assert abs(products[0]) > 0.1
@@ -158,7 +159,7 @@ def test_looksams_inner_products_are_global() -> None:
 
 
 def test_looksam_leaves_a_tensor_without_a_gradient_alone() -> None:
-    G = ReuseFlatDirection()(vector([1.0], None), vector([0.0], [2.0]))
+    G = ReuseFlatDirection(0.7)(vector([1.0], None), vector([0.0], [2.0]))
     assert G.tensors[1] is None
 
 

@@ -74,7 +74,7 @@ def test_rst_schedule_stays_at_its_end_after_the_last_step() -> None:
 
 def test_coins_fall_with_their_probability() -> None:
     """2000 coins with p = 0.3: a deviation of 0.01; the seeds are fixed, 0.04 is four of those."""
-    heads = decisions(Coin(Probability(0.3)), 2000)
+    heads = decisions(Coin(Probability(0.3, "constant", None), coins=None, warmup=0), 2000)
     assert sum(heads) / 2000 == pytest.approx(0.3, abs=0.04)
 
 
@@ -124,7 +124,7 @@ def test_expected_gradient_of_rst_mixes_the_two(gamma: float | None) -> None:
 
 def test_controller_has_the_published_thresholds_and_decisions() -> None:
     """δ = 0.9, λ₁ = −1, λ₂ = 1, T = 6, q = 4, 1, 1, 9, 1, 1."""
-    policy, memory = LargeGradient(total_steps=6), ()
+    policy, memory = LargeGradient(0.9, -1.0, 1.0, total_steps=6), ()
     thresholds, perturbed = [], []
     for t, q in enumerate([4.0, 1.0, 1.0, 9.0, 1.0, 1.0]):
         decision, memory = policy(context([], t=t), vector([math.sqrt(q)]), memory)
@@ -137,12 +137,12 @@ def test_controller_has_the_published_thresholds_and_decisions() -> None:
 
 
 def test_threshold_falls_from_lambda2_to_lambda1_and_stays() -> None:
-    policy = LargeGradient(lambda1=-3.0, lambda2=5.0, total_steps=4)
+    policy = LargeGradient(0.9, lambda1=-3.0, lambda2=5.0, total_steps=4)
     assert [policy.deviations(t) for t in (0, 1, 2, 4, 40)] == [5.0, 3.0, 1.0, -3.0, -3.0]
 
 
 def test_threshold_stays_in_the_middle_if_the_run_has_no_known_end() -> None:
-    policy = LargeGradient(lambda1=-3.0, lambda2=5.0)
+    policy = LargeGradient(0.9, lambda1=-3.0, lambda2=5.0, total_steps=None)
     assert [policy.deviations(t) for t in (0, 7)] == [1.0, 1.0]
 
 

@@ -19,7 +19,7 @@ from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, take_gradients
 from sampa.execution.profiling import marked
 from sampa.execution.randomness import seeded
-from sampa.losses import Loss, checked_loss
+from sampa.loss import Loss, checked_loss
 from sampa.method import ASCENT, Batch, Probe
 from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 

@@ -1,1 +1,5 @@
-"""Methods: pure maths, one file a family. `sampa.catalog` builds optimizers from them."""
+"""Methods, one in a file, named like its card in docs/methods: equations, state, rounds, factory.
+
+The equations are pure maths. `optimizer` is imported for the factory alone, which has the defaults;
+factories are named like classes because users meet them where torch has classes.
+"""

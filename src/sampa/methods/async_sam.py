@@ -10,10 +10,12 @@ y_{t+1} = x_t). τ = 0 on the whole batch is SAM. Not checked against the origin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from sampa.batches import first_samples
+from torch.optim import Optimizer
+
+from sampa.factory import defaults_from
 from sampa.messages import Rho, require, require_choice
 from sampa.method import (
     HELD,
@@ -27,19 +29,20 @@ from sampa.method import (
     Samples,
     Update,
 )
-from sampa.methods.sampa import HeldGradient
-from sampa.pieces.geometry import Geometry, Sphere
+from sampa.methods.states import HeldGradient
+from sampa.optimizer import SharpnessAware
+from sampa.pieces.geometry import Sphere
+from sampa.pieces.micro_batches import first_samples
+from sampa.vectors.vector import Vector
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AsyncSAMMethod(MethodDefaults):
     """AsyncSAM, with a part of the batch for the ascent."""
 
-    rho: Rho = 0.05
-    tau: int = 1
-    ascent_share: float = 1.0
-    ascent_batch: Literal["previous", "next"] = "previous"
-    geometry: Geometry = field(default_factory=Sphere)
+    tau: int
+    ascent_share: float
+    ascent_batch: Literal["previous", "next"]
 
     def __post_init__(self) -> None:
         require("tau", self.tau, self.tau in (0, 1), "0 or 1")
@@ -74,9 +77,9 @@ class AsyncSAMMethod(MethodDefaults):
         g_tilde, a_next = yield (self._descent(context, state.g, statistics=not whole), ascent)
         return Update(g_tilde, HeldGradient(a_next))
 
-    def _descent(self, context: Context, a: Any, *, statistics: bool) -> Probe:
+    def _descent(self, context: Context, a: Vector | None, *, statistics: bool) -> Probe:
         return Probe(
-            None if a is None else self.geometry(context, a),  # x̃_t = x_t + ρ a_{t−1} / ‖a_{t−1}‖
+            None if a is None else Sphere()(context, a),  # x̃_t = x_t + ρ a_{t−1} / ‖a_{t−1}‖
             HELD if self.holds_batch else INCOMING,
             PERTURBED,
             mode=Mode(statistics=statistics),
@@ -84,3 +87,18 @@ class AsyncSAMMethod(MethodDefaults):
 
     def after_skip(self, state: HeldGradient) -> HeldGradient:
         return HeldGradient()
+
+
+@defaults_from("rho as SAM; not checked against the original")
+def AsyncSAM(
+    base: Optimizer,
+    rho: Rho = 0.05,
+    tau: int = 1,
+    *,
+    ascent_share: float = 1.0,
+    ascent_batch: Literal["previous", "next"] = "previous",
+    **options: Any,
+) -> SharpnessAware:
+    """SAM with a one-step-old ascent gradient, computed beside the descent gradient."""
+    method = AsyncSAMMethod(rho, tau=tau, ascent_share=ascent_share, ascent_batch=ascent_batch)
+    return SharpnessAware(base, method, **options)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from torch.optim import Optimizer
+
+from sampa.factory import defaults_from
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
+from sampa.optimizer import SharpnessAware
 
 
 @dataclass(frozen=True)
@@ -14,3 +19,9 @@ class BaseMethod(MethodDefaults):
     def rounds(self, context: Context, state: None) -> Rounds:
         (g,) = yield (Probe(),)
         return Update(g)
+
+
+@defaults_from("no hyper-parameters of its own")
+def Base(base: Optimizer, **options: Any) -> SharpnessAware:
+    """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables."""
+    return SharpnessAware(base, BaseMethod(), **options)

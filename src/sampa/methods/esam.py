@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
-from sampa.batches import samples
-from sampa.losses import Loss
+from sampa.factory import defaults_from
+from sampa.loss import Loss
 from sampa.messages import Rho, require, require_choice
 from sampa.method import (
     ASCENT,
@@ -34,22 +35,23 @@ from sampa.method import (
     Samples,
     Update,
 )
+from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import along
+from sampa.pieces.micro_batches import rows
 from sampa.vectors.masks import random_scores
 from sampa.vectors.vector import Vector, multiply, restrict
 
 ALL_SAMPLES = 0.99  # the authors' code selects no samples from this γ on
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ESAMMethod(MethodDefaults):
     """ESAM: both halves (SWP, SDS) can be turned off."""
 
-    rho: Rho = 0.05
-    beta: float = 0.5
-    gamma: float = 1.0
-    swp: Literal["tensor", "element"] = "tensor"
-    subset: Callable[[Context], Sequence[bool]] | None = None
+    beta: float
+    gamma: float
+    swp: Literal["tensor", "element"]
+    subset: Callable[[Context], Sequence[bool]] | None
 
     def __post_init__(self) -> None:
         require("beta", self.beta, 0 < self.beta <= 1, "in (0, 1]")
@@ -73,7 +75,7 @@ class ESAMMethod(MethodDefaults):
             perturbed: list[Tensor] = []
             forward = Mode(backward=False)
             yield (Probe(move, role=PERTURBED, mode=forward, observe=_collect(perturbed)),)
-            part = samples(hardest(torch.cat(clean), torch.cat(perturbed), self.gamma))
+            part = rows(hardest(torch.cat(clean), torch.cat(perturbed), self.gamma))
         (g_tilde,) = yield (Probe(move, role=PERTURBED, samples=Samples(part)),)
         return Update(g_tilde)
 
@@ -108,3 +110,22 @@ def _collect(losses: list[Tensor]) -> Callable[[Loss], None]:
         losses.extend(loss.need("ESAM with gamma < 1", "per_sample"))
 
     return observe
+
+
+@defaults_from("SAMPa paper: SWP only, beta 0.5")
+def ESAM(
+    base: Optimizer,
+    rho: Rho = 0.05,
+    beta: float = 0.5,
+    gamma: float = 1.0,
+    *,
+    swp: Literal["tensor", "element"] = "tensor",
+    subset: Callable[[Context], Sequence[bool]] | None = None,
+    **options: Any,
+) -> SharpnessAware:
+    """SAM on a random subset of tensors and, with γ < 1, on the hardest samples.
+
+    γ < 1 (SDS) needs `per_sample` losses from `loss_fn`.
+    """
+    method = ESAMMethod(rho, beta=beta, gamma=gamma, swp=swp, subset=subset)
+    return SharpnessAware(base, method, **options)

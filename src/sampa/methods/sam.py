@@ -1,4 +1,4 @@
-"""SAM (Foret et al., ICLR 2021; the paper's eq. SAM) and the methods that are choices within it.
+"""SAM (Foret et al., ICLR 2021; the SAMPa paper's eq. SAM), and the axes along which it varies.
 
 x̃_t     = x_t + ρ ∇f(x_t; B_t) / ‖∇f(x_t; B_t)‖        (eq. 2)
 x_{t+1} = x_t − η_t ∇f(x̃_t; B_t)                       (eq. SAM)
@@ -9,33 +9,38 @@ direction  what to climb            the fresh gradient · its average (VaSSO) ·
 geometry   how far, measured how    sphere · adaptive (ASAM) · Fisher · some tensors only (SAM-ON)
 ascent     the loss to climb        the training loss · a bound of the 0-1 loss (BiSAM)
 when       perturb at this step?    always · every k (LookSAM) · coin (RST) · large gradient (AE)
-combine    the gradient handed on   replace · mix (penalty, G-RST, WSAM) · surrogate gap (GSAM)
+combine    the gradient handed on   replace · mix (penalty, G-RST) · surrogate gap (GSAM)
 between    and at the other steps   the clean gradient · plus the stored flat direction (LookSAM)
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from sampa.losses import Objective
-from sampa.messages import Rho, require
+from torch.optim import Optimizer
+
+from sampa.factory import defaults_from
+from sampa.loss import Objective
+from sampa.messages import Rho
 from sampa.method import ASCENT, CLEAN, PERTURBED, Context, MethodDefaults, Probe, Rounds, Update
-from sampa.pieces.combines import Combine
-from sampa.pieces.combines import replace as replace_gradient
+from sampa.optimizer import SharpnessAware
+from sampa.pieces.combines import Combine, replace_gradient
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import Geometry, Sphere
 from sampa.pieces.when import Always, Numbers, Policy
-from sampa.vectors.vector import (
-    Vector,
-    Weights,
-    add,
-    add_,
-    each_tensor,
-    orthogonal_part,
-    restrict_to,
-)
+from sampa.vectors.vector import Vector
+
+
+class Between(Protocol):
+    """The gradient handed on at a step that does not perturb."""
+
+    def remember(self, g: Vector, g_tilde: Vector) -> Vector | None:
+        """What a step that perturbs leaves for the others."""
+        ...
+
+    def __call__(self, g: Vector, flat: Vector | None) -> Vector: ...
 
 
 @dataclass(frozen=True)
@@ -54,68 +59,16 @@ class SAMState:
 
 
 @dataclass(frozen=True)
-class ReuseFlatDirection:
-    """G = g + α (‖g‖ / ‖g_v‖) g_v between two SAM steps: LookSAM (Liu et al., CVPR 2022).
-
-    The inner product and norms are global, as in the paper; `per_tensor` takes each tensor on its
-    own, as some published code does.
-    """
-
-    alpha: float = 0.7
-    per_tensor: bool = False
-
-    def __post_init__(self) -> None:
-        require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
-
-    def remember(self, g: Vector, g_tilde: Vector) -> Vector | None:
-        if self.per_tensor:
-            return each_tensor(orthogonal_part, g_tilde, g)
-        return orthogonal_part(g_tilde, g)  # g_v = g̃ − (⟨g̃, g⟩ / ‖g‖²) g
-
-    def __call__(self, g: Vector, flat: Vector | None) -> Vector:
-        if flat is None:
-            return g
-        flat = restrict_to(flat, g)
-        return each_tensor(self._reused, g, flat) if self.per_tensor else self._reused(g, flat)
-
-    def _reused(self, g: Vector, flat: Vector) -> Vector:
-        return g if flat.norm == 0 else add(g, flat, alpha=self.alpha * g.norm / flat.norm)
-
-
-@dataclass(frozen=True)
-class RadiusFromRate:
-    """ρ_t = ρ_min + (ρ − ρ_min) (η_t − η_min) / (η_max − η_min): GSAM's radius."""
-
-    rho_min: float
-    lr_max: float
-    lr_min: float = 0.0
-
-    def __post_init__(self) -> None:
-        require("rho_min", self.rho_min, self.rho_min >= 0, ">= 0")
-        require("lr_max", self.lr_max, self.lr_max >= self.lr_min, f">= lr_min = {self.lr_min}")
-
-    def __call__(self, context: Context) -> Context:
-        span = self.lr_max - self.lr_min
-        shares = [1.0 if span == 0 else (lr - self.lr_min) / span for lr in context.groups.lr]
-        rhos = [
-            self.rho_min + (rho - self.rho_min) * s
-            for rho, s in zip(context.groups.rho, shares, strict=True)
-        ]
-        return replace(context, groups=replace(context.groups, rho=rhos))
-
-
-@dataclass(frozen=True)
 class SAMMethod(MethodDefaults):
     """SAM, and what is made of it by other choices along the axes above."""
 
-    rho: Rho = 0.05
-    direction: Direction = field(default_factory=Fresh)
-    geometry: Geometry = field(default_factory=Sphere)
+    direction: Direction = Fresh()
+    geometry: Geometry = Sphere()
     ascent_loss: Objective | None = None
     when: Policy = field(default_factory=Always)
     combine: Combine = replace_gradient
-    between: ReuseFlatDirection | None = None
-    radius: RadiusFromRate | None = None
+    between: Between | None = None
+    radius: Callable[[Context], Context] | None = None
 
     def initial_state(self) -> SAMState:
         return SAMState()
@@ -143,28 +96,13 @@ class SAMMethod(MethodDefaults):
         )
 
 
-@dataclass(frozen=True)
-class WSAMMethod(MethodDefaults):
-    """Decoupled WSAM (Yue et al., KDD 2023): the sharpness term bypasses the base optimizer.
-
-    w = γ / (1−γ);  x' = ModelUpdate(x, g);  x_{t+1} = x' − η w (g̃ − g)
-    """
-
-    rho: Rho = 0.05
-    gamma: float = 0.9
-
-    def __post_init__(self) -> None:
-        require("gamma", self.gamma, 0 <= self.gamma < 1, "in [0, 1)")
-
-    def rounds(self, context: Context, state: Any) -> Rounds:
-        (g,) = yield (Probe(),)
-        (g_tilde,) = yield (Probe(Sphere()(context, g), role=PERTURBED),)
-        sharpness = add(g_tilde, g, alpha=-1.0)
-        w = self.gamma / (1 - self.gamma)
-        # The rates of this step: a scheduler may change them before `then` is called.
-        rates = [-lr * w for lr in context.groups.lr]
-
-        def then(weights: Weights) -> None:
-            add_(weights, sharpness, rates)  # x_{t+1} = x' − η w (g̃ − g)
-
-        return Update(g, then=then)
+@defaults_from("SAMPa paper, CIFAR-10")
+def SAM(
+    base: Optimizer,
+    rho: Rho = 0.05,
+    *,
+    geometry: Geometry = Sphere(),
+    **options: Any,
+) -> SharpnessAware:
+    """Sharpness-aware minimization: the gradient at x + ρ g / ‖g‖, two in sequence."""
+    return SharpnessAware(base, SAMMethod(rho, geometry=geometry), **options)

@@ -1,4 +1,6 @@
-"""SAMPa-λ (Xie, Pethick, Cevher, NeurIPS 2024; Algorithms 1 and 2), and its limit OptGD (λ = 1).
+"""SAMPa-λ: SAM with its two gradients at the same time (Xie, Pethick, Cevher, NeurIPS 2024).
+
+Algorithms 1 and 2 of the paper:
 
 x̃_t     = x_t + ρ g_t / ‖g_t‖                          with g_t = ∇f(y_t; B_t), y_0 = x_0
 y_{t+1} = ModelUpdate_{m_t}(x_t, g_t)                   = x_t − η_t g_t for plain SGD
@@ -20,14 +22,17 @@ The published script differs (it starts with a plain step on B_0, and needs λ >
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Literal
+from typing import Any, Literal
 
-from sampa.batches import MicroBatches, shard, shares
-from sampa.losses import Objective
+from torch.optim import Optimizer
+
+from sampa.factory import defaults_from
+from sampa.loss import Objective
 from sampa.messages import Rho, require, require_choice, require_number
 from sampa.method import (
+    CLEAN,
     HELD,
     PERTURBED,
     Context,
@@ -35,38 +40,16 @@ from sampa.method import (
     Mode,
     Move,
     Probe,
+    Round,
     Rounds,
     Samples,
     Update,
 )
+from sampa.optimizer import SharpnessAware
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import Geometry, Sphere
+from sampa.pieces.micro_batches import MicroBatches, cut
 from sampa.vectors.vector import Vector, mix, weighted_sum
-
-
-@dataclass(frozen=True)
-class HeldGradient:
-    """`g`: ∇f(y_t; B_t), raw and full; None before the first batch."""
-
-    g: Vector | None = None
-
-
-@dataclass(frozen=True)
-class OptGDMethod(MethodDefaults):
-    """SAMPa with λ = 1: the gradient at y alone."""
-
-    def initial_state(self) -> HeldGradient:
-        return HeldGradient()
-
-    def rounds(self, context: Context, state: HeldGradient) -> Rounds:
-        if state.g is None:
-            (g_0,) = yield (Probe(),)
-            return Update(None, HeldGradient(g_0))
-        (g_next,) = yield (Probe(context.base.lookahead(state.g)),)  # ∇f(y_{t+1}; B_{t+1})
-        return Update(g_next, HeldGradient(g_next))
-
-    def after_skip(self, state: HeldGradient) -> HeldGradient:
-        return HeldGradient()
 
 
 @dataclass(frozen=True)
@@ -87,19 +70,18 @@ class SAMPaState:
     direction: Vector | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SAMPaMethod(MethodDefaults):
     """SAMPa-λ, alone or joined with another variant by its pieces."""
 
-    rho: Rho = 0.1
-    lam: float = 0.2
-    direction: Direction = field(default_factory=Fresh)
-    geometry: Geometry = field(default_factory=Sphere)
-    ascent_loss: Objective | None = None
-    shared_gradient: bool = False
-    micro_batches: MicroBatches | None = None
-    bootstrap: Literal["paper", "script"] = "paper"
-    bn_pass: Literal["lookahead", "perturbed"] = "lookahead"
+    lam: float
+    direction: Direction
+    geometry: Geometry
+    ascent_loss: Objective | None
+    shared_gradient: bool
+    micro_batches: MicroBatches | None
+    bootstrap: Literal["paper", "script"]
+    bn_pass: Literal["lookahead", "perturbed"]
 
     holds_batch = True
 
@@ -119,26 +101,34 @@ class SAMPaMethod(MethodDefaults):
     def probes_per_round(self) -> int:
         if self.micro_batches is not None:
             return 2 * (self.micro_batches.count or 1)
-        return 2 if self.ascent_loss is None or self.shared_gradient else 3
+        return 3 if self._climbs_another_loss else 2
+
+    @property
+    def _climbs_another_loss(self) -> bool:
+        return self.ascent_loss is not None and not self.shared_gradient
 
     def initial_state(self) -> SAMPaState:
         return SAMPaState()
 
     def rounds(self, context: Context, state: SAMPaState) -> Rounds:
+        cuts = self.micro_batches
+        shares = (1.0,) if cuts is None else cuts.shares(context.batch_size())
         if state.g is None:
-            gradients = yield self._at_y(context, move=None)  # g_0 = ∇f(y_0; B_0), y_0 = x_0
-            first = self._held(context, gradients, None)
+            gradients = yield self._at_y(None, shares)  # g_0 = ∇f(y_0; B_0), y_0 = x_0
+            first = self._held(gradients, shares, None)
             return Update(first.g if self.bootstrap == "script" else None, first)
         climbs = state.climbed or (state.g,)
         d, memory = self.direction(climbs[0], state.direction)
         # x̃_t = x_t + ρ g_t / ‖g_t‖
         at_x = self._at_x_tilde(context, (d, *climbs[1:]), state.shares)
         # y_{t+1} = ModelUpdate_{m_t}(x_t, g_t)
-        at_y = self._at_y(context, context.base.lookahead(state.g))
-        gradients = yield alternate(at_x, at_y)
-        perturbed, lookahead = separate(gradients, len(at_x), len(at_y))
-        g_tilde = weighted_sum(perturbed, state.shares)
-        held = self._held(context, lookahead, memory)
+        at_y = self._at_y(context.base.lookahead(state.g), shares)
+        # One of each in turn, so that two branches always have one of each.
+        probes = tuple(p for p in chain(*zip_longest(at_x, at_y)) if p is not None)
+        gradients = yield probes
+        answers = list(zip(probes, gradients, strict=True))
+        g_tilde = weighted_sum([g for p, g in answers if p.role is PERTURBED], state.shares)
+        held = self._held([g for p, g in answers if p.role is CLEAN], shares, memory)
         assert held.g is not None
         # G_t = (1−λ) ∇f(x̃_t; B_t) + λ ∇f(y_{t+1}; B_{t+1})
         return Update(mix(g_tilde, held.g, self.lam), held)
@@ -148,65 +138,79 @@ class SAMPaMethod(MethodDefaults):
         return SAMPaState()
 
     def _at_x_tilde(
-        self, context: Context, directions: Sequence[Vector], weights: Sequence[float]
-    ) -> tuple[Probe, ...]:
-        n = len(directions)
-        return tuple(
-            Probe(
-                self.geometry(context, d),
-                HELD,
-                PERTURBED,
-                Samples(None if n == 1 else shard(j, n), share),
-                Mode(statistics=self.bn_pass == "perturbed" and j == n - 1),
-            )
-            for j, (d, share) in enumerate(zip(directions, weights, strict=True))
-        )
+        self, context: Context, directions: Sequence[Vector], shares: Sequence[float]
+    ) -> Round:
+        moves = [self.geometry(context, d) for d in directions]
+        parts = zip(moves, cut(shares), self._modes("perturbed", len(shares)), strict=True)
+        return tuple(Probe(move, HELD, PERTURBED, part, mode) for move, part, mode in parts)
 
-    def _at_y(self, context: Context, move: Move | None) -> tuple[Probe, ...]:
-        n = self._micro_batches(context)
-        weights = (1.0,) if n == 1 else shares(context.batch_size(), n)
-        counted = self.bn_pass == "lookahead"  # a batch counts once, with its last micro-batch
+    def _at_y(self, move: Move | None, shares: Sequence[float]) -> Round:
         objective = self.ascent_loss if self.shared_gradient else None
         training = tuple(
-            Probe(
-                move,
-                samples=Samples(None if n == 1 else shard(j, n), share),
-                mode=Mode(statistics=counted and j == n - 1),
-                objective=objective,
-            )
-            for j, share in enumerate(weights)
+            Probe(move, samples=part, mode=mode, objective=objective)
+            for part, mode in zip(cut(shares), self._modes("lookahead", len(shares)), strict=True)
         )
-        if self.ascent_loss is None or self.shared_gradient:
+        if not self._climbs_another_loss:
             return training
         unrecorded, uncounted = Samples(share=0.0), Mode(statistics=False)
         climbed = Probe(move, samples=unrecorded, mode=uncounted, objective=self.ascent_loss)
         return (*training, climbed)
 
+    def _modes(self, bn_pass: str, n: int) -> list[Mode]:
+        """A batch counts once in BatchNorm's statistics, with its last micro-batch."""
+        return [Mode(statistics=self.bn_pass == bn_pass and j == n - 1) for j in range(n)]
+
     def _held(
-        self, context: Context, gradients: Sequence[Vector], memory: Vector | None
+        self, gradients: Sequence[Vector], shares: tuple[float, ...], memory: Vector | None
     ) -> SAMPaState:
         """What the next step needs, from the gradients at y."""
-        if self.ascent_loss is not None and not self.shared_gradient:
+        if self._climbs_another_loss:
             g, climbed = gradients
             return SAMPaState(g, (climbed,), direction=memory)
         if len(gradients) == 1:
             return SAMPaState(gradients[0], direction=memory)
-        parts = shares(context.batch_size(), len(gradients))
-        return SAMPaState(weighted_sum(gradients, parts), tuple(gradients), parts)
-
-    def _micro_batches(self, context: Context) -> int:
-        return 1 if self.micro_batches is None else self.micro_batches.number(context.batch_size())
+        return SAMPaState(weighted_sum(gradients, shares), tuple(gradients), shares)
 
 
-def alternate(first: Sequence[Probe], second: Sequence[Probe]) -> tuple[Probe, ...]:
-    """One of each in turn, so that two branches always have one of each."""
-    return tuple(p for p in chain(*zip_longest(first, second)) if p is not None)
+@defaults_from("SAMPa paper, CIFAR-10: twice SAM's rho at lambda 0.2")
+def SAMPa(
+    base: Optimizer,
+    rho: Rho = 0.1,
+    lam: float = 0.2,
+    *,
+    direction: Direction = Fresh(),
+    geometry: Geometry = Sphere(),
+    ascent_loss: Objective | None = None,
+    shared_gradient: bool = False,
+    micro_batches: MicroBatches | None = None,
+    bootstrap: Literal["paper", "script"] = "paper",
+    bn_pass: Literal["lookahead", "perturbed"] = "lookahead",
+    **options: Any,
+) -> SharpnessAware:
+    """SAM parallelized: the two gradients of a step run at the same time on two devices.
 
-
-def separate(
-    gradients: Sequence[Vector], first: int, second: int
-) -> tuple[list[Vector], list[Vector]]:
-    """Undo `alternate` for the answers."""
-    places = [tag for tag in chain(*zip_longest([0] * first, [1] * second)) if tag is not None]
-    pairs = list(zip(places, gradients, strict=True))
-    return [g for tag, g in pairs if tag == 0], [g for tag, g in pairs if tag == 1]
+    Args:
+        base: Any torch optimizer.
+        rho: Perturbation radius. The paper takes twice SAM's for λ = 0.2, and SAM's for λ = 0.
+        lam: λ in [0, 1], the share of the gradient at y. 0 is the case with a convergence proof.
+        direction: What to climb; `sampa.Average(theta)` joins SAMPa with VaSSO.
+        geometry: How far; `sampa.Adaptive()` joins it with ASAM, `sampa.OnNorms()` with SAM-ON.
+        ascent_loss: The loss to climb; `sampa.ZeroOneBound()` joins it with BiSAM.
+        shared_gradient: With an ascent loss, use its gradient in all roles (one probe less).
+        micro_batches: One perturbation each; `sampa.MicroBatches(32)` joins it with mSAM.
+        bootstrap: How the first batch is used: as in the paper, or as in the published script.
+        bn_pass: The pass whose BatchNorm statistics count; "perturbed" is the published script's.
+        **options: See `sampa.Options`.
+    """
+    method = SAMPaMethod(
+        rho,
+        lam=lam,
+        direction=direction,
+        geometry=geometry,
+        ascent_loss=ascent_loss,
+        shared_gradient=shared_gradient,
+        micro_batches=micro_batches,
+        bootstrap=bootstrap,
+        bn_pass=bn_pass,
+    )
+    return SharpnessAware(base, method, **options)

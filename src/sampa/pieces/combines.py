@@ -12,7 +12,7 @@ from sampa.vectors.vector import Vector, add, mix, orthogonal_part, scale
 Combine = Callable[[Vector, Vector], Vector]
 
 
-def replace(g: Vector, g_tilde: Vector) -> Vector:
+def replace_gradient(g: Vector, g_tilde: Vector) -> Vector:
     """G = g̃: SAM."""
     return g_tilde
 

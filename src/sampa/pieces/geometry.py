@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
@@ -28,18 +28,15 @@ class Geometry(Protocol):
 
     def wrt(self, context: Context) -> Sequence[bool] | None:
         """The tensors whose gradient the direction is made of; None means all."""
-        ...
+        return None
 
 
 @dataclass(frozen=True)
-class Sphere:
+class Sphere(Geometry):
     """SAM's ball: x̃ = x + ρ d / ‖d‖   (eq. 2)."""
 
     def __call__(self, context: Context, direction: Vector) -> Move | None:
         return along(context, direction, direction.norm)
-
-    def wrt(self, context: Context) -> None:
-        return None
 
 
 def along(context: Context, v: Vector, length: Number, factor: float = 1.0) -> Move | None:
@@ -66,7 +63,7 @@ def every_parameter(parameter: ParameterInfo) -> bool:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Geometry):
     """ASAM's ball, scaled by the size of the weights (Kwon et al., ICML 2021).
 
     T = |x| + η on the selected tensors, 1 elsewhere;   x̃ = x + ρ T² g / ‖T g‖   (p = 2)
@@ -106,9 +103,6 @@ class Adaptive:
 
         return move
 
-    def wrt(self, context: Context) -> None:
-        return None
-
     def _operator(self, weights: Weights, selected: Sequence[bool]) -> Vector:
         scales = {"element": torch.abs, "filter": _filter_norms, "layer": _layer_norm}
         scale_of = scales[self.operator]
@@ -132,7 +126,7 @@ def _layer_norm(w: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FisherBall:
+class FisherBall(Geometry):
     """Fisher-SAM's ball, in the metric of the diagonal Fisher matrix (Kim et al., ICML 2022).
 
     F⁻¹ = 1 / (1 + η g²);   x̃ = x + γ F⁻¹ g / √(Σ F⁻¹ g²), with γ in the place of ρ.
@@ -152,16 +146,13 @@ class FisherBall:
         root = direction.map_elements(lambda g: g / (1 + self.eta * g.square()).sqrt())  # √(F⁻¹) g
         return along(context, step, step.norm if self.euclidean else root.norm)
 
-    def wrt(self, context: Context) -> None:
-        return None
-
 
 @dataclass(frozen=True)
-class Only:
+class Only(Geometry):
     """A geometry on some tensors alone: the others stay, and do not count in the norm."""
 
     select: Selection
-    inside: Geometry = field(default_factory=Sphere)
+    inside: Geometry = Sphere()
 
     def __call__(self, context: Context, direction: Vector) -> Move | None:
         return self.inside(context, restrict(direction, self._chosen(context)))
@@ -176,7 +167,7 @@ class Only:
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Geometry):
     """The sphere's move where a mask of zeros and ones allows it: x̃ = x + ρ (d / ‖d‖) ⊙ m (SSAM).
 
     The norm is that of the whole direction, so the move is shorter than ρ.
@@ -186,9 +177,6 @@ class Masked:
 
     def __call__(self, context: Context, direction: Vector) -> Move | None:
         return along(context, multiply(direction, self.mask), direction.norm)
-
-    def wrt(self, context: Context) -> None:
-        return None
 
 
 def is_normalization(parameter: ParameterInfo) -> bool:

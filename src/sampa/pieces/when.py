@@ -39,7 +39,7 @@ class Always:
 class Every:
     """At t = 0, k, 2k, ...: LookSAM."""
 
-    k: int = 5
+    k: int
 
     def __post_init__(self) -> None:
         require("k", self.k, self.k >= 1, ">= 1")
@@ -56,8 +56,8 @@ class Coin:
     """
 
     p: Callable[[int], float]
-    coins: Sequence[bool] | None = None
-    warmup: int = 0
+    coins: Sequence[bool] | None
+    warmup: int
 
     def __post_init__(self) -> None:
         require("warmup", self.warmup, self.warmup >= 0, ">= 0")
@@ -84,9 +84,9 @@ class Probability:
     linear2: from P to 1−P.
     """
 
-    p: float = 0.6
-    schedule: str = "constant"
-    total_steps: int | None = None
+    p: float
+    schedule: str
+    total_steps: int | None
 
     def __post_init__(self) -> None:
         require("p", self.p, 0 <= self.p <= 1, "in [0, 1]")
@@ -118,10 +118,10 @@ class LargeGradient:
     Without `total_steps` the threshold stays in the middle between its two ends.
     """
 
-    delta: float = 0.9
-    lambda1: float = -1.0
-    lambda2: float = 1.0
-    total_steps: int | None = None
+    delta: float
+    lambda1: float
+    lambda2: float
+    total_steps: int | None
 
     def __post_init__(self) -> None:
         require("delta", self.delta, 0 <= self.delta < 1, "in [0, 1)")

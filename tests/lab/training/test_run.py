@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from sampa.catalog import find_method
 from sampa.lab.commands.arguments import Changes
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
@@ -18,7 +19,6 @@ from sampa.lab.training.method import base_optimizer, checked_method, method_opt
 from sampa.lab.training.recipes import RECIPES, find_recipe
 from sampa.lab.training.run import BaseSpec, DataSpec, Run, Schedule
 from sampa.lab.training.session import Clock, Settings
-from sampa.names import find_method
 from tests.lab.training.runs import tiny_run
 
 

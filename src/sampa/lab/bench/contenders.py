@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import sampa
+from sampa.catalog import find_method
 from sampa.lab.bench.workloads import Bench, detailed_loss, training_loss
-from sampa.names import find_method
 
 Step = Callable[[], Any]
 

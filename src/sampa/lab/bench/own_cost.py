@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 import sampa
+from sampa.catalog import find_method
 from sampa.lab.bench.contenders import MethodStep, Step, foreign_step, has_foreign_sam
 from sampa.lab.bench.counting import Counter
 from sampa.lab.bench.workloads import Bench
-from sampa.names import find_method
 
 NUMBERS_OF_PARAMETERS = (10**5, 10**6, 10**7, 10**8)
 FOREIGN_SAM = "pytorch_optimizer_sam"

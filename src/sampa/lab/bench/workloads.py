@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import SGD, AdamW, Optimizer
 
 from sampa.lab.models import MODELS, build
-from sampa.losses import Loss
+from sampa.loss import Loss
 from sampa.messages import require, require_choice, unknown
 
 TEXT = ("bert-mini", "bert-base", "minilm")

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from sampa.catalog import METHODS
+from sampa.catalog import ALIASES, METHODS, find_method
 from sampa.lab.report.collect import Problem
 from sampa.lab.report.records import Record, flat
 from sampa.lab.training.method import epochs_of, method_options
 from sampa.lab.training.run import Run
 from sampa.lab.training.tables import Grid
 from sampa.messages import unknown
-from sampa.names import ALIASES, find_method
 
 # Fields that name a run, or that each method has its own value of.
 NAMES = ("name", "about", "method", "seed")

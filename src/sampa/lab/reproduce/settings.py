@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sampa.catalog import find_method
 from sampa.cost import hyperparameters
 from sampa.lab.reproduce.plan import Choice, Scale
 from sampa.lab.training import recipes
 from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run, Schedule
-from sampa.names import find_method
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sampa.catalog import METHODS
+from sampa.catalog import ALIASES, METHODS
 from sampa.cost import measure
 from sampa.lab.reproduce import speed
 from sampa.lab.reproduce.grids import EFFICIENT
@@ -18,7 +18,6 @@ from sampa.lab.reproduce.outcome import Chart, Entry, Line, Outcome
 from sampa.lab.reproduce.paper import Published, Value, published
 from sampa.lab.reproduce.pictures import against_time, bars
 from sampa.lab.reproduce.request import Request
-from sampa.names import ALIASES
 
 TIME = "time of a step / SAM's"
 RATIO_UNIT = "median of the ratios of interleaved steps, ± their standard deviation"

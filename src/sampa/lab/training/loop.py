@@ -13,6 +13,7 @@ from torch import nn
 
 import sampa
 from sampa.batches import map_tensors
+from sampa.catalog import find_method
 from sampa.cost import probes_per_round
 from sampa.execution.randomness import derive_seed
 from sampa.lab.models import build
@@ -40,7 +41,6 @@ from sampa.lab.training.session import (
     stop_signals,
 )
 from sampa.lab.training.tasks import open_task
-from sampa.names import find_method
 
 SMOOTHING = 0.9  # of the accuracy on the display: what is kept of its value before the step
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import sampa
-from sampa.catalog import Factory
+from sampa.catalog import ALIASES, find_method
+from sampa.factory import Factory
 from sampa.lab.training.run import BaseSpec, Run
-from sampa.names import ALIASES, find_method
 
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
 

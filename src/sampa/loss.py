@@ -1,21 +1,16 @@
-"""What `loss_fn` may return besides a scalar, and the objectives that need it.
+"""What `loss_fn` may return besides a scalar.
 
 Most methods only need the loss. Those that change the loss or the samples ask for more: return
-`sampa.Loss(value, logits=z, targets=y)` and they find it there. Objectives are functions of it.
+`sampa.Loss(value, logits=z, targets=y)` and they find it in that. Objectives are functions of it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
-
-from sampa.messages import require, require_choice
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,8 @@ class Loss:
 
     def detached(self) -> Loss:
         """The same numbers without their graph."""
-        return Loss(**{f.name: _detach(getattr(self, f.name)) for f in fields(self)})
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Loss(**{name: t if t is None else t.detach() for name, t in given.items()})
 
 
 Objective = Callable[[Loss], Tensor]
@@ -90,49 +86,3 @@ def checked_loss(output: Any, *, differentiable: bool = True) -> Loss:
             "do not detach it, compute it under no_grad, or call backward in it: sampa does that"
         )
     return Loss(value.reshape(()), loss.per_sample, loss.logits, loss.targets, loss.index)
-
-
-@dataclass(frozen=True)
-class ZeroOneBound:
-    """BiSAM's ascent objective Q, a smooth lower bound of the 0-1 loss (Xie et al., ICML 2024).
-
-    F_j = z_j − z_y,   Q = mean over samples of (1/μ) log Σ_j exp(μ φ(F_j))
-
-    Attributes:
-        phi: "log": φ(v) = 1 − log(1 + exp(log(e−1) − v)); "tanh": φ(v) = tanh(α v).
-        mu: Sharpness of the soft maximum. The authors use 1 for "log" and 10 for "tanh".
-        alpha: Slope of "tanh".
-    """
-
-    phi: Literal["log", "tanh"] = "log"
-    mu: float = 1.0
-    alpha: float = 0.1
-
-    def __post_init__(self) -> None:
-        require_choice("phi", self.phi, ("log", "tanh"))
-        require("mu", self.mu, 0 < self.mu < math.inf, "finite and > 0")
-        require("alpha", self.alpha, 0 < self.alpha < math.inf, "finite and > 0")
-
-    def __call__(self, loss: Loss) -> Tensor:
-        logits, targets = loss.need("BiSAM", "logits", "targets")
-        margins = logits - logits.gather(1, targets[:, None])  # F_j = z_j − z_y
-        if self.phi == "log":
-            phi = 1 - F.softplus(math.log(math.e - 1) - margins)
-        else:
-            phi = torch.tanh(self.alpha * margins)
-        return torch.logsumexp(self.mu * phi, dim=1).mean() / self.mu
-
-
-def distillation(teacher: Tensor, logits: Tensor, tau: float, *, scale_tau2: bool) -> Tensor:
-    """Σ_i KL(softmax(z'_i/τ) ‖ softmax(z_i/τ)) over the samples, times τ² as the SAF code does."""
-    kl = F.kl_div(
-        F.log_softmax(logits / tau, dim=1),
-        F.log_softmax(teacher / tau, dim=1),
-        reduction="sum",
-        log_target=True,
-    )
-    return kl * tau**2 if scale_tau2 else kl
-
-
-def _detach(t: Tensor | None) -> Tensor | None:
-    return None if t is None else t.detach()

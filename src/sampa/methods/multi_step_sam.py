@@ -10,19 +10,23 @@ tml-epfl/understanding-sam does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from torch.optim import Optimizer
+
+from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rounds, Update
+from sampa.optimizer import SharpnessAware
 from sampa.vectors.vector import Vector, Weights, add, add_, scale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MultiStepSAMMethod(MethodDefaults):
     """SAM with K climbs."""
 
-    rho: Rho = 0.05
-    steps: int = 3
-    project: bool = False
+    steps: int
+    project: bool
 
     def __post_init__(self) -> None:
         require("steps", self.steps, self.steps >= 1, ">= 1")
@@ -50,3 +54,16 @@ def offset(context: Context, d: Vector | None) -> Move | None:
         add_(weights, d, context.groups.rho)
 
     return move
+
+
+@defaults_from("rho as SAM; steps of rho/K are our choice")
+def MultiStepSAM(
+    base: Optimizer,
+    rho: Rho = 0.05,
+    steps: int = 3,
+    *,
+    project: bool = False,
+    **options: Any,
+) -> SharpnessAware:
+    """SAM that climbs in K steps of ρ/K, or of ρ with projection onto the ball."""
+    return SharpnessAware(base, MultiStepSAMMethod(rho, steps=steps, project=project), **options)

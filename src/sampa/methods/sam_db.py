@@ -9,9 +9,12 @@ B' = B_{t−1}, as tml-epfl/understanding-sam does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from torch.optim import Optimizer
+
+from sampa.factory import defaults_from
 from sampa.messages import Rho, require_choice
 from sampa.method import (
     HELD,
@@ -24,23 +27,22 @@ from sampa.method import (
     Rounds,
     Update,
 )
-from sampa.pieces.geometry import Geometry, Sphere
+from sampa.optimizer import SharpnessAware
+from sampa.pieces.geometry import Sphere
 
 
 @dataclass(frozen=True)
 class SAMdbState:
-    """`started`: a batch is held, so that there are two to work on."""
+    """`started`: a batch is held, so that two gradients can differ in theirs."""
 
     started: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SAMdbMethod(MethodDefaults):
     """SAM with its two gradients on different batches."""
 
-    rho: Rho = 0.05
-    perturb_on: Literal["next", "previous"] = "next"
-    geometry: Geometry = field(default_factory=Sphere)
+    perturb_on: Literal["next", "previous"]
 
     holds_batch = True
 
@@ -62,6 +64,18 @@ class SAMdbMethod(MethodDefaults):
         first, second = (INCOMING, HELD) if on_next else (HELD, INCOMING)
         # The incoming batch is the one whose statistics have not been counted yet.
         (g,) = yield (Probe(batch=first, mode=Mode(statistics=on_next)),)
-        move = self.geometry(context, g)  # x̃ = x + ρ g / ‖g‖   (eq. 2)
+        move = Sphere()(context, g)  # x̃ = x + ρ g / ‖g‖   (eq. 2)
         (g_tilde,) = yield (Probe(move, second, PERTURBED, mode=Mode(statistics=not on_next)),)
         return Update(g_tilde, state)
+
+
+@defaults_from("rho as SAM; the order of batches is our choice")
+def SAMdb(
+    base: Optimizer,
+    rho: Rho = 0.05,
+    *,
+    perturb_on: Literal["next", "previous"] = "next",
+    **options: Any,
+) -> SharpnessAware:
+    """SAM with its two gradients on different batches; worse than SAM, as the paper shows."""
+    return SharpnessAware(base, SAMdbMethod(rho, perturb_on=perturb_on), **options)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch.optim import Optimizer
 
-from sampa.batches import samples
 from sampa.messages import Rho, require, require_choice
 from sampa.method import (
     PERTURBED,
@@ -34,7 +34,9 @@ from sampa.method import (
     Samples,
     Update,
 )
+from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Masked
+from sampa.pieces.micro_batches import rows
 from sampa.vectors import masks
 from sampa.vectors.vector import Vector, add
 
@@ -50,19 +52,18 @@ class SparseState:
     epoch: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SparseSAMMethod(MethodDefaults):
     """SSAM with a Fisher or a dynamic mask."""
 
-    rho: Rho = 0.1
-    sparsity: float = 0.5
-    mask: Literal["fisher", "dynamic"] = "fisher"
-    update_freq: int = 1
-    num_samples: int = 16
-    drop_rate: float = 0.5
-    drop: Score = "gradient"
-    growth: Score = "random"
-    epochs: int | None = None
+    sparsity: float
+    mask: Literal["fisher", "dynamic"]
+    update_freq: int
+    num_samples: int
+    drop_rate: float
+    drop: Score
+    growth: Score
+    epochs: int | None
 
     def __post_init__(self) -> None:
         require("sparsity", self.sparsity, 0 <= self.sparsity <= 1, "in [0, 1]")
@@ -95,7 +96,7 @@ class SparseSAMMethod(MethodDefaults):
             return masks.top(scores, n - math.ceil(n * self.sparsity))
         fisher: Vector | None = None
         for i in range(min(self.num_samples, context.batch_size())):
-            one = Samples(samples(torch.tensor([i])), share=0.0)
+            one = Samples(rows(torch.tensor([i])), share=0.0)
             (g,) = yield (Probe(samples=one, mode=Mode(evaluation=True, statistics=False)),)
             squared = g.map_elements(torch.square)
             fisher = squared if fisher is None else add(fisher, squared)
@@ -113,3 +114,32 @@ class SparseSAMMethod(MethodDefaults):
             "random": masks.random_scores(context.x, context.generator()),
         }
         return masks.swap(mask, scores[self.drop], scores[self.growth], swaps)
+
+
+def SparseSAM(
+    base: Optimizer,
+    rho: Rho = 0.1,
+    sparsity: float = 0.5,
+    *,
+    mask: Literal["fisher", "dynamic"] = "fisher",
+    update_freq: int = 1,
+    num_samples: int = 16,
+    drop_rate: float = 0.5,
+    drop: Score = "gradient",
+    growth: Score = "random",
+    epochs: int | None = None,
+    **options: Any,
+) -> SharpnessAware:
+    """SSAM: SAM's perturbation on a sparse set of weights, by Fisher information or dynamic."""
+    method = SparseSAMMethod(
+        rho,
+        sparsity=sparsity,
+        mask=mask,
+        update_freq=update_freq,
+        num_samples=num_samples,
+        drop_rate=drop_rate,
+        drop=drop,
+        growth=growth,
+        epochs=epochs,
+    )
+    return SharpnessAware(base, method, **options)
