@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tools.stress.page import PAGE, RESULTS, SAID, record, table
+from tools.stress.page import PAGE, RESULTS, read_record, recorded
+from tools.stress.records import SENTENCES
 
 TESTS = Path(__file__).parent
 
@@ -30,11 +31,11 @@ def test_every_fault_of_the_table_has_a_row() -> None:
 
 
 def test_the_figures_on_the_page_are_the_recorded_ones() -> None:
-    assert table() in PAGE.read_text()
+    assert recorded() in PAGE.read_text()
 
 
 def test_every_record_is_on_the_page_and_was_a_success() -> None:
     names = {file.stem for file in RESULTS.glob("*.json")}
-    assert names <= set(SAID)
-    assert record("kill")["identical"] == record("kill")["trials"]
-    assert record("fuzz")["failures"] == record("fuzz")["run_or_written_elsewhere"] == 0
+    assert names <= set(SENTENCES)
+    assert read_record("kill")["identical"] == read_record("kill")["trials"]
+    assert read_record("fuzz")["failures"] == read_record("fuzz")["run_or_written_elsewhere"] == 0

@@ -9,14 +9,14 @@ import pytest
 
 from sampa.lab.training import checkpoint
 from tests.ranks import run_ranks
-from tools.stress.fuzz import run, trial
+from tools.stress.fuzz import fuzz, trial
 from tools.stress.mutations import Payload
 from tools.stress.targets import checkpoints
 
 
 @pytest.mark.dist
 def test_no_damaged_file_is_read_run_or_a_riddle() -> None:
-    (summary,) = run_ranks(1, run, 1500, 1)  # in a process of its own: audit hooks stay for good
+    (summary,) = run_ranks(1, fuzz, 1500, 1)  # in a process of its own: audit hooks stay for good
     assert summary["trials"] == 1500
     assert summary["failures"] == 0
     assert summary["run_or_written_elsewhere"] == 0

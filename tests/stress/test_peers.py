@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.stress.peers import peers, summarize
+from tools.stress.peers import peers
 
 pytestmark = pytest.mark.dist
 
@@ -12,7 +12,7 @@ SOON = 5.0  # seconds; a busy machine is slow, the recorded figures are in resul
 
 
 def test_ranks_that_die_or_hang_are_noticed_and_told_by_the_others() -> None:
-    summary = summarize(peers(4))
+    summary = peers(4)
     assert summary["noticed_and_told"] == 4
     assert summary["seconds_after_a_death"]["most"] < SOON
     assert summary["seconds_after_the_timeout_of_a_hang"]["most"] < SOON

@@ -14,16 +14,14 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tools.stress.guard import Guard
 from tools.stress.mutations import TRACE
-from tools.stress.records import parser, write_record
+from tools.stress.records import Summary, main
 from tools.stress.targets import TARGETS, Target, open_targets
 
-MEMORY = Path("/dev/shm")  # much faster than a disk, where it is there
+MEMORY = Path("/dev/shm")  # where it exists, much faster than a disk
 
 
 def trial(target: Target, rng: random.Random) -> str:
@@ -45,25 +43,24 @@ def trial(target: Target, rng: random.Random) -> str:
     return "READ SILENTLY" if target.detects else "read as other data"
 
 
-def fuzz(trials: int, seed: int, folder: Path, guard: Guard) -> dict[str, Counter[str]]:
-    """The outcomes by target; trials go round the targets."""
-    targets = open_targets(folder)
-    outcomes: dict[str, Counter[str]] = {name: Counter() for name in TARGETS}
-    with guard.allowing(folder):
-        for number in range(trials):
-            name = list(targets)[number % len(targets)]
-            rng = random.Random(f"fuzz {seed} {number}")
-            outcome = trial(targets[name], rng)
-            if outcome[:3].isupper():
-                print(f"trial {number}, {name}: {outcome}", file=sys.stderr)
-                outcome = outcome.split(":")[0]
-            outcomes[name][outcome] += 1
-    return outcomes
-
-
-def summarize(outcomes: dict[str, Counter[str]], guard: Guard, folder: Path) -> dict[str, Any]:
+def fuzz(trials: int, seed: int = 0, _log: Path | None = None) -> Summary:
+    """Carry out the trials, which go round the targets; they are quick, no log of them is kept."""
+    guard, outcomes = Guard(), {name: Counter[str]() for name in TARGETS}
+    where = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="sampa-fuzz-", dir=where) as folder:
+        targets = list(open_targets(Path(folder)).items())
+        with guard.allowing(Path(folder)):
+            for number in range(trials):
+                name, target = targets[number % len(targets)]
+                outcome = trial(target, random.Random(f"fuzz {seed} {number}"))
+                if outcome[:3].isupper():
+                    print(f"trial {number}, {name}: {outcome}", file=sys.stderr)
+                    outcome = outcome.split(":")[0]
+                outcomes[name][outcome] += 1
+        traces = [p for p in (Path(TRACE), Path(folder) / TRACE) if p.exists()]
+    for seen in guard.seen[:20]:
+        print(seen, file=sys.stderr)
     everything = sum(outcomes.values(), Counter())
-    traces = [str(p) for p in (Path(TRACE), folder / TRACE) if p.exists()]
     return {
         "trials": everything.total(),
         "failures": sum(n for outcome, n in everything.items() if outcome[:3].isupper()),
@@ -72,26 +69,9 @@ def summarize(outcomes: dict[str, Counter[str]], guard: Guard, folder: Path) -> 
     }
 
 
-def run(trials: int, seed: int) -> dict[str, Any]:
-    guard = Guard()
-    where = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="sampa-fuzz-", dir=where) as name:
-        outcomes = fuzz(trials, seed, Path(name), guard)
-        for seen in guard.seen[:20]:
-            print(seen, file=sys.stderr)
-        return summarize(outcomes, guard, Path(name))
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    options = parser(__doc__ or "", trials=100_000).parse_args(args)
-    summary = run(options.trials, options.seed)
-    print(f"{summary['trials']} trials, {summary['failures']} failures, ", end="")
-    print(f"{summary['run_or_written_elsewhere']} times something was run or written elsewhere")
-    for name, found in summary["outcomes"].items():
-        print(f"  {name}: {found}")
-    write_record("fuzz", options, summary)
-    return 1 if summary["failures"] or summary["run_or_written_elsewhere"] else 0
+def _is_good(summary: Summary) -> bool:
+    return summary["failures"] == summary["run_or_written_elsewhere"] == 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("fuzz", __doc__, 100_000, fuzz, _is_good))

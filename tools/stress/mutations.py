@@ -6,7 +6,6 @@ import copy
 import json
 import pickle
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,71 +32,39 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutate_bytes(content: bytes, rng: random.Random) -> bytes:
-    """One to three pieces of damage."""
+    """One to three pieces of damage; a flipped bit is the most frequent."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        content = rng.choice(_DAMAGES)(content, rng)
+        flips = bool(content) and rng.random() < 0.36
+        content = _flipped(content, rng) if flips else rng.choice(_damaged(content, rng))
     return content
 
 
-def _flip(content: bytes, rng: random.Random) -> bytes:
-    if not content:
-        return content
-    damaged = bytearray(content)
+def _flipped(content: bytes, rng: random.Random) -> bytes:
     bit = rng.randrange(8 * len(content))
-    damaged[bit // 8] ^= 1 << bit % 8
-    return bytes(damaged)
+    changed = content[bit // 8] ^ 1 << bit % 8
+    return content[: bit // 8] + bytes([changed]) + content[bit // 8 + 1 :]
 
 
-def _span(content: bytes, rng: random.Random) -> tuple[int, int]:
-    begin = rng.randrange(len(content) + 1)
-    return begin, min(len(content), begin + rng.choice((1, 2, 8, 64, 1024)))
-
-
-def _remove(content: bytes, rng: random.Random) -> bytes:
-    begin, end = _span(content, rng)
-    return content[:begin] + content[end:]
-
-
-def _repeat(content: bytes, rng: random.Random) -> bytes:
-    begin, end = _span(content, rng)
-    return content[:end] + content[begin:]
-
-
-def _clear(content: bytes, rng: random.Random) -> bytes:
-    begin, end = _span(content, rng)
-    return content[:begin] + bytes(end - begin) + content[end:]
-
-
-def _insert(content: bytes, rng: random.Random) -> bytes:
-    begin, _ = _span(content, rng)
-    return content[:begin] + rng.choice(TOKENS) + content[begin:]
-
-
-def _overwrite(content: bytes, rng: random.Random) -> bytes:
-    begin, token = _span(content, rng)[0], rng.choice(TOKENS)
-    return content[:begin] + token + content[begin + len(token) :]
-
-
-def _cut(content: bytes, rng: random.Random) -> bytes:
-    return content[: rng.randrange(len(content) + 1)]
-
-
-def _replace(content: bytes, rng: random.Random) -> bytes:
-    return rng.choice(TOKENS)
-
-
-Damage = Callable[[bytes, random.Random], bytes]
-_DAMAGES: tuple[Damage, ...] = (
-    *(_flip, _flip, _flip, _flip, _remove, _repeat, _clear, _insert, _overwrite, _cut),
-    _replace,
-)
+def _damaged(content: bytes, rng: random.Random) -> tuple[bytes, ...]:
+    """What may happen to a span of it, or at its beginning."""
+    begin, token = rng.randrange(len(content) + 1), rng.choice(TOKENS)
+    end = begin + rng.choice((1, 2, 8, 64, 1024))
+    before, span, after = content[:begin], content[begin:end], content[end:]
+    return (
+        before + after,  # removed
+        before + span + span + after,  # repeated
+        before + bytes(len(span)) + after,  # cleared
+        before + token + span + after,  # inserted
+        before + token + content[begin + len(token) :],  # overwritten
+        before,  # cut off
+        token,  # replaced as a whole
+    )
 
 
 def mutate_json(content: bytes, rng: random.Random) -> bytes:
     """The same JSON with a value replaced, removed, added or renamed somewhere."""
     tree = json.loads(content)
-    holders = _holders(tree)
-    holder = rng.choice(holders)
+    holder = rng.choice(_holders(tree))
     keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
     if not keys:
         return mutate_bytes(content, rng)

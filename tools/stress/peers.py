@@ -14,33 +14,26 @@ import re
 import signal
 import statistics
 import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tests.lab.training.runs import tiny_run
-from tools.stress.records import Trial, carry_on, parser, write_record
+from tools.stress.records import Summary, Trial, main, run_trials
 from tools.stress.sessions import session
-from tools.stress.watch import Blow
+from tools.stress.watch import draw_blow
 
 EPOCHS = 6
 TIMEOUT = 3.0
+PHASES = ("step", "exchange", "evaluation")
+TIMES, DELAYS = {"": EPOCHS - 2}, {"": 0.005}
 MESSAGE = re.compile(r"StepFailed: rank (\d), batch \d+: RuntimeError: .*lost the other ranks")
 
 
 def trial(number: int, seed: int, folder: Path) -> Trial:
     rng = random.Random(f"peers {seed} {number}")
     dies = number % 2 == 0
-    victim = rng.randrange(2)
-    phase = rng.choice(("step", "exchange", "evaluation"))
-    blow = Blow(
-        phase=phase,
-        occurrence=rng.randint(2, EPOCHS - 2),
-        delay=rng.uniform(0, 0.005),
-        ranks=(victim,),
-        number=signal.SIGKILL if dies else signal.SIGSTOP,
-    )
+    sent = signal.SIGKILL if dies else signal.SIGSTOP
+    blow = draw_blow(rng, PHASES, ((0,), (1,)), TIMES, DELAYS, sent, least=2)
+    (victim,) = blow.ranks
     timeout = 240.0 if dies else TIMEOUT
     run = tiny_run(epochs=EPOCHS)
     ended = session(
@@ -55,15 +48,10 @@ def trial(number: int, seed: int, folder: Path) -> Trial:
     return {"kind": "death" if dies else "hang", "late": late, "right": right}
 
 
-def peers(trials: int, seed: int = 0, log: Path | None = None) -> list[Trial]:
-    def one(number: int) -> Trial:
-        with tempfile.TemporaryDirectory(prefix="sampa-peers-") as folder:
-            return trial(number, seed, Path(folder))
+def peers(trials: int, seed: int = 0, log: Path | None = None) -> Summary:
+    """Carry out the trials."""
+    outcomes = run_trials("peers", trial, lambda t: t["right"], range(trials), seed, log)
 
-    return carry_on(range(trials), log, one)
-
-
-def summarize(outcomes: list[Trial]) -> dict[str, Any]:
     def seconds(kind: str) -> dict[str, float]:
         late = sorted(t["late"] for t in outcomes if t["kind"] == kind)
         return {"median": round(statistics.median(late), 3), "most": round(late[-1], 3)}
@@ -77,13 +65,5 @@ def summarize(outcomes: list[Trial]) -> dict[str, Any]:
     }
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    options = parser(__doc__ or "", trials=40).parse_args(args)
-    summary = summarize(peers(options.trials, options.seed, options.log))
-    print(summary)
-    write_record("peers", options, summary)
-    return 0 if summary["noticed_and_told"] == summary["trials"] else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("peers", __doc__, 40, peers, lambda s: s["noticed_and_told"] == s["trials"]))

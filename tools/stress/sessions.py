@@ -1,4 +1,4 @@
-"""Sessions of a run in real processes, struck by a signal at an instant that nobody chose.
+"""Sessions of a run in real processes, struck by a signal at an instant that no one chose.
 
 A rank marks in shared memory which phase it is in, and knocks on a pipe when it enters the phase
 that a trial is about. The signal follows some milliseconds later, from outside, wherever the rank
@@ -12,6 +12,7 @@ import multiprocessing as mp
 import os
 import signal
 import time
+from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -20,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from sampa.lab.training.run import Run
-from tests.lab.training.processes import carry_out_and_exit
+from tests.lab.training.processes import carry_out_and_exit, exit_codes
 from tests.ranks import free_port, set_up_rank
-from tools.stress.watch import Blow, Marks, Watch, report_place
+from tools.stress.watch import PHASES, Blow, Watch, report_place
 
 PATIENCE = 600.0  # seconds; a busy machine may stop all processes for minutes
 
@@ -53,13 +54,13 @@ def session(
 ) -> Ended:
     """Carry out a run, or a part of it, on real ranks; and wait for all of them."""
     scratch.mkdir(parents=True, exist_ok=True)
-    marks = Marks.create(scratch / "marks", world)
+    marks = _context.RawArray("b", world)
     receiver, sender = _context.Pipe(duplex=False)
     port = free_port()
     ranks = [
         _context.Process(
             target=_main,
-            args=(rank, world, port, run, out, scratch, blow, sender),
+            args=(rank, world, port, run, out, scratch, blow, marks, sender),
             kwargs=settings,
             daemon=True,
         )
@@ -77,58 +78,45 @@ def session(
         for process in others.values():
             process.join(PATIENCE)
         noticed = time.monotonic() - struck
-        _wake(ranks, blow)
-    codes = [_exit_code(process) for process in ranks]
-    places = [_read(scratch / f"place-{rank}.json") for rank in range(world)]
+        if blow.number == signal.SIGSTOP:
+            _signal([ranks[rank] for rank in blow.ranks], signal.SIGCONT)
+    codes = exit_codes(ranks, PATIENCE)
+    files = [scratch / f"place-{rank}.json" for rank in range(world)]
+    places = [json.loads(file.read_text()) if file.exists() else {} for file in files]
     if blow is not None and hit and blow.number == signal.SIGKILL:
-        hit = marks.read(blow.ranks[0])  # what it did last
+        hit = PHASES[marks[blow.ranks[0]]]  # what it did last
     output = (scratch / "output").read_text(errors="replace")
     return Ended(codes, hit, places, output, noticed)
 
 
-def _strike(knocks: Connection, ranks: list[BaseProcess], blow: Blow, marks: Marks) -> str:
+def _strike(
+    knocks: Connection, ranks: Sequence[BaseProcess], blow: Blow, marks: Sequence[int]
+) -> str:
     """Wait for the knock and for the delay, and send the signal; the phase that it came in."""
     with suppress(EOFError):  # the ranks ended, and never came to that point
         knocks.recv_bytes()
         time.sleep(blow.delay)
         victims = [ranks[rank] for rank in blow.ranks]
         if all(process.is_alive() for process in victims):
-            phase = marks.read(blow.ranks[0])
-            for process in victims:
-                assert process.pid is not None
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, blow.number)
+            phase = PHASES[marks[blow.ranks[0]]]
+            _signal(victims, blow.number)
             return phase
     return ""
 
 
-def _wake(ranks: list[BaseProcess], blow: Blow) -> None:
-    """Let ranks go on that were stopped."""
-    for rank in blow.ranks if blow.number == signal.SIGSTOP else ():
-        pid = ranks[rank].pid
-        assert pid is not None
-        os.kill(pid, signal.SIGCONT)
+def _signal(processes: Sequence[BaseProcess], number: int) -> None:
+    for process in processes:
+        assert process.pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
-def _end_those_who_never_met(ranks: dict[int, BaseProcess], marks: Marks) -> None:
+def _end_those_who_never_met(ranks: Mapping[int, BaseProcess], marks: Sequence[int]) -> None:
     """Do what a launcher does for ranks that wait to be joined by one that is dead."""
     for rank, process in ranks.items():
         process.join(1)
-        if process.is_alive() and marks.read(rank) == "start":
+        if process.is_alive() and PHASES[marks[rank]] == "start":
             process.kill()
-
-
-def _exit_code(process: BaseProcess) -> int:
-    process.join(PATIENCE)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
-        raise RuntimeError(f"{process.name} did not end within {PATIENCE} s")
-    return process.exitcode
-
-
-def _read(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text()) if file.exists() else {}
 
 
 # ---- in a rank -------------------------------------------------------------------------------
@@ -142,19 +130,16 @@ def _main(
     out: Path,
     scratch: Path,
     blow: Blow | None,
+    marks: MutableSequence[int],
     knocks: Connection,
     **settings: Any,
 ) -> None:
     set_up_rank(rank, world, port)
-    _redirect(scratch / "output")
-    watch = Watch(rank, Marks(scratch / "marks"), blow, knocks)
+    handle = os.open(scratch / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    watch = Watch(rank, marks, blow, knocks)
     watch.mark_phases()
     report_place(scratch / f"place-{rank}.json")
     watch.enter("start")
     carry_out_and_exit(run, out, **settings)
-
-
-def _redirect(file: Path) -> None:
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(handle, 1)
-    os.dup2(handle, 2)

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,18 @@ from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from tests.lab.training.runs import BATCHES, tiny_run
 from tools.stress.outcomes import differences, everything, reference
-from tools.stress.records import Trial, carry_on, in_folder, parser, write_record
+from tools.stress.records import Summary, Trial, main, run_trials
 from tools.stress.sessions import Ended, session
-from tools.stress.watch import Blow
+from tools.stress.watch import draw_blow
 
 EPOCHS = 4
 STOPPED = 128 + signal.SIGTERM
 PHASES = ("step", "exchange", "evaluation", "save", "prune")
 RANKS = ((0,), (1,), (0, 1))
-SETTINGS = {"keep": 1, "timeout": 240.0}
+# In the first half of the run, so that the signal comes before its end.
+TIMES = {"evaluation": EPOCHS // 2, "": EPOCHS // 2 * BATCHES}
+DELAYS = {"": 0.01}
+SETTINGS: dict[str, Any] = {"keep": 1, "timeout": 240.0}
 
 
 def trial(number: int, seed: int, folder: Path) -> Trial:
@@ -42,7 +44,7 @@ def trial(number: int, seed: int, folder: Path) -> Trial:
     if through_launcher:
         hit, stopped = _stop_launcher(rng, folder), "launcher"
     else:
-        blow = _draw(rng)
+        blow = draw_blow(rng, PHASES, RANKS, TIMES, DELAYS, signal.SIGTERM)
         stopped = "rank " + " and ".join(map(str, sorted(blow.ranks)))
         ended = session(
             run, folder / "run", folder / "stopped", world=2, blow=blow, save_every=1, **SETTINGS
@@ -52,14 +54,6 @@ def trial(number: int, seed: int, folder: Path) -> Trial:
     expected = reference(run)
     found = everything(folder / "run", resumed)
     return {"to": stopped, "hit": hit, "differing": differences(found, expected)}
-
-
-def _draw(rng: random.Random) -> Blow:
-    """In the first half of the run, so that the signal comes before its end."""
-    phase = rng.choice(PHASES)
-    ranks = rng.choice(RANKS if phase not in ("save", "prune") else ((0,), (0, 1)))
-    most = {"evaluation": EPOCHS // 2}.get(phase, EPOCHS // 2 * BATCHES)
-    return Blow(phase, rng.randint(1, most), rng.uniform(0, 0.01), ranks, signal.SIGTERM)
 
 
 def _hit(ended: Ended) -> str:
@@ -96,20 +90,11 @@ def _stop_launcher(rng: random.Random, folder: Path) -> str:
     return "anywhere" if together else ""
 
 
-def sigterm(trials: int, seed: int = 0, log: Path | None = None) -> list[Trial]:
-    """Carry out the trials; the folder of one that fails is kept and named."""
-
-    def one(number: int, folder: Path) -> Trial:
-        return trial(number, seed, folder)
-
-    return carry_on(
-        range(trials),
-        log,
-        in_folder("sigterm", one, lambda t: bool(t["hit"]) and not t["differing"]),
+def sigterm(trials: int, seed: int = 0, log: Path | None = None) -> Summary:
+    """Carry out the trials."""
+    outcomes = run_trials(
+        "sigterm", trial, lambda t: bool(t["hit"]) and not t["differing"], range(trials), seed, log
     )
-
-
-def summarize(outcomes: list[Trial]) -> dict[str, Any]:
     return {
         "trials": len(outcomes),
         "stopped_together": sum(bool(t["hit"]) for t in outcomes),
@@ -119,14 +104,9 @@ def summarize(outcomes: list[Trial]) -> dict[str, Any]:
     }
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    options = parser(__doc__ or "", trials=100).parse_args(args)
-    summary = summarize(sigterm(options.trials, options.seed, options.log))
-    print(f"{summary['trials']} trials, {summary['stopped_together']} saved the same step on all ")
-    print(f"ranks and exited, {summary['identical']} identical; {summary}")
-    write_record("sigterm", options, summary)
-    return 0 if summary["identical"] == summary["stopped_together"] == summary["trials"] else 1
+def _is_good(summary: Summary) -> bool:
+    return summary["identical"] == summary["stopped_together"] == summary["trials"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("sigterm", __doc__, 100, sigterm, _is_good))

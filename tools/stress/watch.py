@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
+import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,6 @@ from sampa.execution.parallel.groups import Groups
 from sampa.execution.parallel.shared_memory import SharedMemory
 from sampa.lab.training import checkpoint
 from sampa.lab.training.loop import Trainer
-from sampa.lab.training.run import Result
-from sampa.lab.training.session import Interrupted
 from sampa.optimizer import SharpnessAware
 
 PHASES = ("start", "resume", "step", "exchange", "evaluation", "save", "prune", "between")
@@ -45,31 +45,44 @@ class Blow:
     number: int = signal.SIGKILL
 
 
-class Marks:
-    """One byte a rank in memory that outlives it."""
+def draw_blow(
+    rng: random.Random,
+    phases: Sequence[str],
+    ranks: Sequence[tuple[int, ...]],
+    most: Mapping[str, int],
+    delays: Mapping[str, float],
+    number: int = signal.SIGKILL,
+    least: int = 1,
+) -> Blow:
+    """A blow at random; only the first rank saves and prunes, so that it is the one to watch then.
 
-    def __init__(self, file: Path) -> None:
-        with file.open("rb+") as handle:
-            self._memory = mmap.mmap(handle.fileno(), 0)
-
-    @staticmethod
-    def create(file: Path, world: int) -> Marks:
-        file.write_bytes(bytes(world))
-        return Marks(file)
-
-    def write(self, rank: int, phase: str) -> None:
-        self._memory[rank] = PHASES.index(phase)
-
-    def read(self, rank: int) -> str:
-        return PHASES[self._memory[rank]]
+    Args:
+        rng: Where the randomness comes from.
+        phases: To choose from.
+        ranks: To choose from.
+        most: How often a phase comes; the entry "" is for all others.
+        delays: How long it lasts, in seconds; likewise.
+        number: The signal.
+        least: The first time of a phase that may be chosen.
+    """
+    phase = rng.choice(phases)
+    if phase in ("save", "prune"):
+        ranks = [victims for victims in ranks if victims[0] == 0]
+    occurrence = rng.randint(least, most.get(phase, most[""]))
+    delay = rng.uniform(0, delays.get(phase, delays[""]))
+    return Blow(phase, occurrence, delay, rng.choice(ranks), number)
 
 
 @dataclass
 class Watch:
-    """Marks the phase of this rank, and knocks when the one comes that a trial is about."""
+    """Marks the phase of this rank, and knocks when the one comes that a trial is about.
+
+    Attributes:
+        marks: The phase of each rank by its number, in memory that outlives them.
+    """
 
     rank: int
-    marks: Marks
+    marks: MutableSequence[int]
     blow: Blow | None
     knocks: Connection
     phase: str = ""
@@ -78,51 +91,59 @@ class Watch:
     def enter(self, phase: str) -> str:
         """Change to a phase; the one before it."""
         before, self.phase = self.phase, phase
-        self.marks.write(self.rank, phase)
+        self.marks[self.rank] = PHASES.index(phase)
         if self.blow is not None and phase == self.blow.phase and before != phase:
             self.seen += 1
             if self.rank == self.blow.ranks[0] and self.seen == self.blow.occurrence:
                 self.knocks.send_bytes(b"now")
         return before
 
-    def around(self, owner: Any, name: str, phase: str) -> None:
-        """Have a function mark its phase while it runs, in this process for good."""
-        original: Callable[..., Any] = getattr(owner, name)
-
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            if self.phase == "start" and phase != "resume":  # steps on a toy, to count probes
-                return original(*args, **kwargs)
-            before = self.enter(phase)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.enter("between" if before == "start" else before)
-
-        setattr(owner, name, marked)
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Mark a phase inside the block."""
+        if self.phase == "start" and phase != "resume":  # what it exchanges is part of it
+            yield
+            return
+        before = self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter("between" if before == "start" else before)
 
     def mark_phases(self) -> None:
         """Have a run mark every phase, in this process for good."""
-        self.around(Trainer, "_resume", "resume")
-        self.around(SharpnessAware, "step", "step")
-        self.around(Groups, "wait", "exchange")
-        self.around(SharedMemory, "wait", "exchange")
-        self.around(Trainer, "_evaluate", "evaluation")
-        self.around(checkpoint, "save", "save")
-        self.around(checkpoint, "prune", "prune")
+        for owner, name, phase in (
+            (Trainer, "_resume", "resume"),
+            (SharpnessAware, "step", "step"),
+            (Groups, "wait", "exchange"),
+            (SharedMemory, "wait", "exchange"),
+            (Trainer, "_evaluate", "evaluation"),
+            (checkpoint, "save", "save"),
+            (checkpoint, "prune", "prune"),
+        ):
+            wrap(owner, name, partial(self.during, phase))
+
+
+def wrap(owner: Any, name: str, context: Callable[[], AbstractContextManager[None]]) -> None:
+    """Have a function run inside a context, in this process for good."""
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return original(*args, **kwargs)
+
+    setattr(owner, name, wrapped)
 
 
 def report_place(file: Path) -> None:
-    """Write down where this rank's loop ends, well or by request, in this process for good."""
+    """Write down where this rank's loop ends, in this process for good."""
     original = Trainer.fit
 
-    def fit(self: Trainer) -> Result:
+    def fit(self: Trainer) -> Any:
         try:
-            result = original(self)
-        except Interrupted:
+            return original(self)
+        finally:
             file.write_text(json.dumps(_place(self)))
-            raise
-        file.write_text(json.dumps(_place(self)))
-        return result
 
     Trainer.fit = fit
 
