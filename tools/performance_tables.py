@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.bench.tables import measured_on, megabytes, own_cost_table, ratio_label
-from sampa.lab.results.table import ABSENT, Number, Table, Words, as_markdown, median
+from sampa.lab.results.table import Number, Table, as_markdown, median, row
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -40,8 +40,8 @@ def as_page_part() -> str:
 
 def ratio_table(results: Sequence[BenchResult]) -> Table:
     rows = tuple(
-        (
-            Words(str(result.workload)),
+        row(
+            str(result.workload),
             *(median(result.ratios.get(name)) for name in SHOWN),
             Number(result.exposed_milliseconds, ".1f"),
             Number(result.milliseconds["limit"], ".1f"),
@@ -55,11 +55,11 @@ def ratio_table(results: Sequence[BenchResult]) -> Table:
 
 def memory_table(results: Sequence[BenchResult]) -> Table:
     rows = tuple(
-        (
-            Words(str(result.workload)),
+        row(
+            str(result.workload),
             *(megabytes(result, name) for name in MEMORY),
             Number(memory_ratio(result), ".3f"),
-            ABSENT if result.bytes_per_rank is None else Number(result.bytes_per_rank, ","),
+            result.bytes_per_rank,
         )
         for result in results
     )
@@ -81,13 +81,7 @@ def goal_table(results: dict[str, BenchResult]) -> Table:
         ("SAMPa's memory / SAM's, batch 128", memory_ratio(large), None, "<=", 1.0),
     ]
     rows = tuple(
-        (
-            Words(name),
-            Words(f"{sign} {wanted:.2f}"),
-            Number(found),
-            Words("yes" if (found >= wanted if sign == ">=" else found <= wanted) else "no"),
-            ABSENT if fast is None else Number(fast),
-        )
+        row(name, f"{sign} {wanted:.2f}", found, _holds(found, sign, wanted), fast)
         for name, found, fast, sign, wanted in goals
     )
     title = (
@@ -95,6 +89,10 @@ def goal_table(results: dict[str, BenchResult]) -> Table:
         "machine\nwithout neighbors"
     )
     return Table(title, ("", "wanted", "measured", "reached", "of lower quartiles"), rows)
+
+
+def _holds(found: float, sign: str, wanted: float) -> str:
+    return "yes" if (found >= wanted if sign == ">=" else found <= wanted) else "no"
 
 
 def _both(result: BenchResult, ratio: str) -> tuple[float, float]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sampa.lab.bench.counting import Counter
-from sampa.lab.bench.own_cost import LEAST_BYTES, costs, even_shapes, subject
+from sampa.lab.bench.own_cost import LEAST_BYTES, Counter, costs, even_shapes, subject
 
 SIZE = 10_000
 
@@ -41,11 +40,18 @@ def test_views_and_empty_memory_cost_nothing() -> None:
 
 
 # The floats that a step reads and writes for each parameter, by hand:
-# base     gradient packed 2, its norm 1, the base's step: x, g and m read and written 6
-# sam      twice packed 4, norms 2, product 2, x copied 2, the copy moved 3, the base's step 6
-# sampa    twice packed 4, norms 2, product 2, x copied twice 4, two moves (3; and 2 for a copy of
-#          g, 2 of m, 6 for the step), mixed 5, the base's step 6
-FLOATS = {"base": 2 + 1 + 6, "sam": 4 + 2 + 2 + 2 + 3 + 6, "sampa": 4 + 2 + 2 + 4 + 13 + 5 + 6}
+# a norm   tensors joined 2, their norm 1; a product: joined twice 4, the product 2
+# a move   x saved 2, x moved (or stepped), x restored 2
+# base     a norm 3, the base's step: x, g and m read and written 6
+# sam      two norms 6, a product 6, a move by 3, the base's step 6
+# sampa    two norms 6, a product 6, a move by 3, a move by the base's step 6 with copies of g and m
+#          (2 each), mixed 5, the base's step 6
+MOVE = 2 + 2
+FLOATS = {
+    "base": 3 + 6,
+    "sam": 6 + 6 + (MOVE + 3) + 6,
+    "sampa": 6 + 6 + (MOVE + 3) + (MOVE + 6 + 2 + 2) + 5 + 6,
+}
 
 
 @pytest.mark.parametrize("method", FLOATS)

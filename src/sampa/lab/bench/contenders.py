@@ -14,11 +14,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 import sampa
 from sampa.catalog import find_method
-from sampa.lab.bench.workloads import Bench, detailed_loss, training_loss
+from sampa.lab.bench.workloads import Bench, detailed_loss
 
 Step = Callable[[], Any]
 
@@ -62,7 +61,7 @@ def bare_step(bench: Bench, *, update: bool = True) -> Step:
 
     def step() -> None:
         base.zero_grad()
-        training_loss(model, next(batches)).backward()
+        bench.loss(model, next(batches)).backward()
         if update:
             base.step()
 
@@ -81,30 +80,12 @@ class MethodStep:
         return self.optimizer.step(self.loss_fn, next(self.batches))
 
 
-def method_step(
-    bench: Bench,
-    method: str,
-    placement: Placement = Placement.ONE_DEVICE,
-    loss: Callable[[nn.Module, Any], Tensor | sampa.Loss] = training_loss,
-    **options: Any,
-) -> MethodStep:
-    """A step of one of our methods."""
-    model = bench.model()
-    branches = bench.ranks if placement is Placement.BRANCHES else 1
-    alone = placement is Placement.ONE_DEVICE
-    executor = sampa.Serial(model) if alone else sampa.distribute(model, branches)
-    optimizer = find_method(method)(bench.optimizer(model), executor=executor, **options)
-    optimizer.set_epoch(LATE_EPOCH)
-    network: Any = executor.model
-    batches = bench.batches(halves=placement is Placement.HALF_BATCHES)
-    return MethodStep(optimizer, partial(loss, network), batches)
-
-
 def of_method(
     name: str,
     method: str = "",
     placement: Placement = Placement.ONE_DEVICE,
     steps: int = 1,
+    loss: Callable[[nn.Module, Any], sampa.Loss] | None = None,
     **options: Any,
 ) -> Contender:
     """A contender that trains with one of our methods, by default the one of its name.
@@ -114,38 +95,44 @@ def of_method(
         method: As the catalog has it.
         placement: Where it runs.
         steps: How many steps are timed as one turn.
-        options: Of `method_step`, and of the method.
+        loss: In place of the workload's own.
+        options: Of the method.
     """
-    make = partial(method_step, method=method or name, placement=placement, **options)
+
+    def make(bench: Bench) -> MethodStep:
+        model = bench.model()
+        branches = bench.ranks if placement is Placement.BRANCHES else 1
+        alone = placement is Placement.ONE_DEVICE
+        executor = sampa.Serial(model) if alone else sampa.distribute(model, branches)
+        optimizer = find_method(method or name)(
+            bench.optimizer(model), executor=executor, **options
+        )
+        optimizer.set_epoch(LATE_EPOCH)
+        network: Any = executor.model
+        batches = bench.batches(halves=placement is Placement.HALF_BATCHES)
+        return MethodStep(optimizer, partial(loss or bench.loss, network), batches)
+
     return Contender(name, placement, make, steps)
 
 
-def foreign_step(
-    model: nn.Module,
-    base: Optimizer,
-    loss: Callable[[Any, Any], Tensor],
-    batches: Iterator[Any],
-) -> Step:
+def foreign_step(bench: Bench) -> Step:
     """A step of SAM of the package pytorch_optimizer, as its documentation says to use it."""
     from pytorch_optimizer import SAM
 
-    kept = ("lr", "momentum", "weight_decay", "fused")
-    options = {name: base.defaults[name] for name in kept if name in base.defaults}
+    model, batches = bench.model(), bench.batches()
+    base = bench.optimizer(model)
+    kept = base.defaults.keys() & {"lr", "momentum", "weight_decay", "fused"}
+    options = {name: base.defaults[name] for name in kept}
     optimizer: Any = SAM(model.parameters(), type(base), rho=0.05, **options)
 
     def step() -> None:
         batch = next(batches)
-        loss(model, batch).backward()
+        bench.loss(model, batch).backward()
         optimizer.first_step(zero_grad=True)
-        loss(model, batch).backward()
+        bench.loss(model, batch).backward()
         optimizer.second_step(zero_grad=True)
 
     return step
-
-
-def _foreign_sam(bench: Bench) -> Step:
-    model = bench.model()
-    return foreign_step(model, bench.optimizer(model), training_loss, bench.batches())
 
 
 # Those that are compared stand side by side: a disturbance is then shared.
@@ -157,7 +144,8 @@ MAIN = (
     of_method("ddp_sam", "sam", Placement.HALF_BATCHES),
     of_method("ddp_sgd", "base", Placement.HALF_BATCHES),
 )
-FOREIGN = (Contender("pytorch_optimizer_sam", Placement.ONE_DEVICE, _foreign_sam),)
+FOREIGN_SAM = "pytorch_optimizer_sam"
+FOREIGN = (Contender(FOREIGN_SAM, Placement.ONE_DEVICE, foreign_step),)
 TIME_TABLE = (  # the other methods of the paper's table of times
     of_method("looksam", steps=5),
     of_method("ae-sam", steps=5),
@@ -167,12 +155,7 @@ TIME_TABLE = (  # the other methods of the paper's table of times
 )
 
 
-def has_foreign_sam() -> bool:
-    """Whether the package pytorch_optimizer is installed."""
-    return find_spec("pytorch_optimizer") is not None
-
-
 def contenders(*, all_methods: bool = True) -> dict[str, Contender]:
     """All that take part, by name; the other methods of the paper's table if `all_methods`."""
-    foreign, others = FOREIGN if has_foreign_sam() else (), TIME_TABLE if all_methods else ()
-    return {c.name: c for c in (*MAIN, *foreign, *others)}
+    foreign = FOREIGN if find_spec("pytorch_optimizer") is not None else ()
+    return {c.name: c for c in (*MAIN, *foreign, *(TIME_TABLE if all_methods else ()))}

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-import sampa
-from sampa.catalog import find_method
-from sampa.lab.bench.contenders import MethodStep, Step, foreign_step, has_foreign_sam
-from sampa.lab.bench.counting import Counter
-from sampa.lab.bench.workloads import Bench
+from sampa.lab.bench.contenders import (
+    FOREIGN_SAM,
+    MethodStep,
+    Step,
+    bare_step,
+    contenders,
+    foreign_step,
+    of_method,
+)
+from sampa.lab.bench.workloads import Bench, Workload
 
 NUMBERS_OF_PARAMETERS = (10**5, 10**6, 10**7, 10**8)
-FOREIGN_SAM = "pytorch_optimizer_sam"
 FLOAT = 4
 LEAST_BYTES = {
     # The base optimizer's step reads x, m and G and writes x and m.
@@ -35,18 +40,6 @@ LEAST_BYTES = {
 Shapes = Sequence[Sequence[int]]
 
 
-class FreeGradients(nn.Module):
-    """Parameters whose loss is constant and whose gradients are given beforehand."""
-
-    def __init__(self, shapes: Shapes) -> None:
-        super().__init__()
-        self.weights = nn.ParameterList([torch.randn(*shape) for shape in shapes])
-        self.gradients = [torch.randn_like(p) for p in self.weights]
-
-    def forward(self, _batch: Any = None) -> Tensor:
-        return _HandOut.apply(self.gradients, *self.weights)
-
-
 class _HandOut(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradients: list[Tensor], *weights: Tensor) -> Tensor:
@@ -56,6 +49,23 @@ class _HandOut(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
         return None, *ctx.gradients
+
+
+@dataclass(frozen=True)
+class FreeBench(Bench):
+    """A bench whose network is a list of parameters, with gradients that are given beforehand."""
+
+    network: nn.ParameterList
+    gradients: list[Tensor]
+
+    def model(self) -> nn.Module:
+        return self.network
+
+    def batches(self, *, halves: bool = False) -> Iterator[Any]:
+        return repeat(())
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return _HandOut.apply(self.gradients, *self.network)
 
 
 @dataclass(frozen=True)
@@ -74,18 +84,16 @@ class Subject:
     """A method that makes steps with free gradients.
 
     Attributes:
-        gradients: How many a step takes.
+        parameters: How many it trains.
+        gradient: Computes one gradient alone, which a step's cost contains too.
+        gradients: How many of them a step takes.
     """
 
     method: str
-    model: FreeGradients
+    parameters: int
     step: Step
+    gradient: Step
     gradients: int
-
-    def gradient(self) -> None:
-        """Only one gradient, which a step's cost contains too."""
-        self.model.zero_grad()
-        self.model().backward()
 
     def milliseconds(self) -> float:
         """The time of a step less that of its gradients."""
@@ -97,20 +105,15 @@ class Subject:
             self.step()
         with Counter() as free:
             self.gradient()
-        size = sum(p.numel() for p in self.model.weights)
-        return OwnCost(
-            method=self.method,
-            parameters=size,
-            kernels=whole.kernels - self.gradients * free.kernels,
-            bytes_per_parameter=(whole.bytes - self.gradients * free.bytes) / size,
-            milliseconds=milliseconds,
-        )
+        kernels = whole.kernels - self.gradients * free.kernels
+        moved = (whole.bytes - self.gradients * free.bytes) / self.parameters
+        return OwnCost(self.method, self.parameters, kernels, moved, milliseconds)
 
 
 def own_costs(bench: Bench) -> list[OwnCost]:
     """For the network's parameters, and for growing numbers of them; a program for one rank."""
     shapes = [tuple(p.shape) for p in bench.model().parameters()]
-    methods = [*LEAST_BYTES, *([FOREIGN_SAM] if has_foreign_sam() else [])]
+    methods = [*LEAST_BYTES, *contenders().keys() & {FOREIGN_SAM}]
     found = costs([subject(method, shapes) for method in methods], repeats=50)
     for parameters in NUMBERS_OF_PARAMETERS:
         for method in ("sam", "sampa"):
@@ -119,19 +122,17 @@ def own_costs(bench: Bench) -> list[OwnCost]:
 
 
 def subject(method: str, shapes: Shapes) -> Subject:
-    """One of our methods, or pytorch_optimizer's SAM."""
-    model = FreeGradients(shapes)
-    base = SGD(model.parameters(), lr=1e-6, momentum=0.9, weight_decay=5e-4, fused=True)
-    if method == FOREIGN_SAM:
-        step = foreign_step(model, base, FreeGradients.forward, repeat(()))
-        step()
-        return Subject(method, model, step, gradients=2)
-    optimizer = find_method(method)(base, executor=sampa.Serial(model))
-    step = MethodStep(optimizer, model, repeat(()))
+    """One of our methods in one process, or pytorch_optimizer's SAM."""
+    network = nn.ParameterList([torch.randn(*shape) for shape in shapes])
+    gradients = [torch.randn_like(p) for p in network]
+    bench = FreeBench(Workload("mlp", 2), torch.device("cpu"), 0, 1, network, gradients)
+    step = foreign_step(bench) if method == FOREIGN_SAM else of_method(method).make(bench)
     for _ in range(2):  # SAMPa's first call makes no update
         step()
-    assert optimizer.last is not None
-    return Subject(method, model, step, optimizer.last.probes)
+    size = sum(p.numel() for p in network)
+    last = step.optimizer.last if isinstance(step, MethodStep) else None
+    probes = 2 if last is None else last.probes
+    return Subject(method, size, step, bare_step(bench, update=False), probes)
 
 
 def costs(subjects: Sequence[Subject], repeats: int) -> list[OwnCost]:
@@ -153,3 +154,49 @@ def _milliseconds(work: Step) -> float:
 def even_shapes(parameters: int, tensors: int = 50) -> list[tuple[int, ...]]:
     """The shapes of tensors of equal size with that many parameters in all."""
     return [(parameters // tensors,)] * tensors
+
+
+# ---- kernels and bytes, counted exactly: what goes into and comes out of every operator -------
+
+NO_TRAFFIC = ("aten::empty", "aten::new_empty", "aten::detach")
+OVERWRITES = ("aten::copy_", "aten::_foreach_copy_", "aten::zero_", "aten::fill_")
+
+
+class Counter(TorchDispatchMode):
+    """Counts the operators that run inside the block, and the bytes that they read and write.
+
+    Views move nothing. How often a value really crosses the memory bus is the cache's affair.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels = 0
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view and not func.name().startswith(NO_TRAFFIC):
+            self.kernels += 1
+            self.bytes += _read(func, args, kwargs) + _written(func, args, result)
+        return result
+
+
+def _read(func: Any, args: Any, kwargs: Any) -> int:
+    overwritten = _changed(func, args) if func.name().startswith(OVERWRITES) else []
+    given = {name: value for name, value in (kwargs or {}).items() if name != "out"}
+    return _size((args, given)) - _size(overwritten)
+
+
+def _written(func: Any, args: Any, result: Any) -> int:
+    """What it changes in place, or what it makes."""
+    return _size(_changed(func, args) or result)
+
+
+def _changed(func: Any, args: Any) -> list[Any]:
+    """The arguments that an operator writes to, by its schema."""
+    pairs = zip(args, func._schema.arguments, strict=False)
+    return [value for value, a in pairs if a.alias_info is not None and a.alias_info.is_write]
+
+
+def _size(values: Any) -> int:
+    return sum(t.nbytes for t in tree_leaves(values) if isinstance(t, Tensor))

@@ -85,7 +85,7 @@ def result_of(
         milliseconds={name: q.median for name, q in each.items()},
         fast_milliseconds={name: q.low for name, q in each.items()},
         exposed_milliseconds=1e3 * statistics.median(exposed),
-        bytes_per_rank=None if sampa is None else sampa.gradient_bytes + sampa.header_bytes,
+        bytes_per_rank=None if sampa is None else sampa.bytes_sent,
         counts=counts,
         peak_memory=peak_memory,
         rounds=len(seconds["sgd"]),
@@ -113,8 +113,8 @@ def advice(result: BenchResult) -> str:
         "SAMPa on two devices": ms["sampa"],
         "data-parallel SAM on two devices": ms["ddp_sam"],
     }
-    best, slowest = min(ways, key=ways.__getitem__), max(ways, key=ways.__getitem__)
-    others = ", ".join(f"{name} {t:.1f}" for name, t in ways.items() if name != best)
+    best, *others = sorted(ways, key=ways.__getitem__)
+    slower = ", ".join(f"{name} {ways[name]:.1f}" for name in others)
     halves = ms["ddp_sgd"] / ms["sgd"]
     more = (
         "with four or more devices combine both (SAMPa x data-parallel)"
@@ -123,7 +123,7 @@ def advice(result: BenchResult) -> str:
     )
     return (
         f"For {result.workload.model} with batch {result.workload.batch_size} on this machine use "
-        f"{best}: a step takes {ways[best]:.1f} ms ({others}; SGD on one device {ms['sgd']:.1f}), "
-        f"{ways[slowest] / ways[best]:.2f} times as fast as {slowest}. "
+        f"{best}: a step takes {ways[best]:.1f} ms ({slower}; SGD on one device {ms['sgd']:.1f}), "
+        f"{ways[others[-1]] / ways[best]:.2f} times as fast as {others[-1]}. "
         f"Half a batch takes {halves:.2f} of a whole one's time, so {more}."
     )

@@ -6,6 +6,7 @@ is worth more than two averages.
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -17,9 +18,11 @@ import torch.distributed as dist
 from sampa.execution.parallel.executor import Parallel
 from sampa.execution.parallel.groups import Traffic
 from sampa.lab.bench.contenders import Contender, MethodStep, Placement, Step, contenders
-from sampa.lab.bench.workloads import Bench
+from sampa.lab.bench.ranks import on_ranks
+from sampa.lab.bench.workloads import Bench, Workload
 
 WARM_UP = 1  # rounds; each turn has a step that is not timed besides
+MEMORY_STEPS = 12
 
 Seconds = dict[str, list[float]]
 """The time of a step for each contender, one entry per round."""
@@ -40,6 +43,10 @@ class Counts:
     probes: float
     gradient_bytes: float = 0
     header_bytes: float = 0
+
+    @property
+    def bytes_sent(self) -> float:
+        return self.gradient_bytes + self.header_bytes
 
 
 def measure_steps(
@@ -121,3 +128,22 @@ def _tell(rank: int, done: int, rounds: int) -> None:
     if rank == 0 and sys.stderr.isatty():
         end = "\n" if done == rounds else "\r"
         print(f"round {max(done, 0)} of {rounds}", end=end, file=sys.stderr, flush=True)
+
+
+# ---- memory: each contender trains alone, in processes that do nothing else -------------------
+
+
+def peak_memory(workload: Workload, ranks: int, name: str) -> int:
+    """The most bytes that any rank had in use: resident on a CPU, allocated on a GPU."""
+    processes = 1 if contenders()[name].placement is Placement.ONE_DEVICE else ranks
+    return max(on_ranks(_peak, processes, workload, name))
+
+
+def _peak(bench: Bench, name: str) -> int:
+    step = contenders()[name].make(bench)
+    for _ in range(MEMORY_STEPS):
+        step()
+    if bench.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(bench.device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

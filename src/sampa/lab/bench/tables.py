@@ -5,7 +5,7 @@ from __future__ import annotations
 from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.own_cost import LEAST_BYTES
 from sampa.lab.bench.result import BenchResult
-from sampa.lab.results.table import ABSENT, Cell, Number, Table, Words, median
+from sampa.lab.results.table import ABSENT, Cell, Number, Table, median, row
 
 
 def result_tables(result: BenchResult) -> list[Table]:
@@ -16,9 +16,7 @@ def result_tables(result: BenchResult) -> list[Table]:
 
 def ratio_table(result: BenchResult) -> Table:
     """Ratios of step times, with quartiles."""
-    rows = tuple(
-        (Words(ratio_label(name)), median(ratio, 3)) for name, ratio in result.ratios.items()
-    )
+    rows = tuple(row(ratio_label(name), median(r, 3)) for name, r in result.ratios.items())
     title = f"Ratios of step times, paired within {result.rounds} rounds"
     return Table(title, ("ratio", "median (quartiles)"), rows)
 
@@ -30,16 +28,10 @@ def ratio_label(name: str) -> str:
 
 def time_table(result: BenchResult) -> Table:
     """Medians, lower quartiles and peak memory of each contender."""
-    taking_part = contenders()
+    places = {name: contender.placement.value for name, contender in contenders().items()}
     rows = tuple(
-        (
-            Words(name),
-            Words(taking_part[name].placement.value),
-            Number(milliseconds),
-            Number(result.fast_milliseconds[name]),
-            megabytes(result, name),
-        )
-        for name, milliseconds in result.milliseconds.items()
+        row(name, places[name], ms, result.fast_milliseconds[name], megabytes(result, name))
+        for name, ms in result.milliseconds.items()
     )
     exposed, limit = result.exposed_milliseconds, result.milliseconds["limit"]
     note = f"SAMPa beyond the limit: {exposed:.2f} ms, {100 * exposed / limit:.1f} % of it"
@@ -55,15 +47,7 @@ def megabytes(result: BenchResult, name: str) -> Cell:
 
 def count_table(result: BenchResult) -> Table:
     """Rounds, gradients and bytes of a step."""
-    rows = tuple(
-        (
-            Words(name),
-            Number(counts.rounds, ""),
-            Number(counts.probes, ""),
-            Number(counts.gradient_bytes + counts.header_bytes, ","),
-        )
-        for name, counts in result.counts.items()
-    )
+    rows = tuple(row(name, c.rounds, c.probes, c.bytes_sent) for name, c in result.counts.items())
     columns = ("method", "rounds", "gradients", "bytes sent per rank")
     return Table("What a step does, exactly", columns, rows)
 
@@ -71,15 +55,11 @@ def count_table(result: BenchResult) -> Table:
 def own_cost_table(result: BenchResult) -> Table:
     """Steps beyond their gradients."""
     rows = tuple(
-        (
-            Words(cost.method),
-            Number(cost.parameters, ","),
-            Number(cost.kernels, ""),
-            Number(cost.bytes_per_parameter, ".0f"),
-            Number(LEAST_BYTES[cost.method], "") if cost.method in LEAST_BYTES else ABSENT,
-            Number(cost.milliseconds),
+        row(
+            *(c.method, c.parameters, c.kernels, round(c.bytes_per_parameter)),
+            *(LEAST_BYTES.get(c.method), c.milliseconds),
         )
-        for cost in result.own_cost
+        for c in result.own_cost
     )
     columns = ("method", "parameters", "kernels", "bytes per parameter", "least", "ms")
     title = "A step beyond its gradients, in one process with fused SGD and momentum"

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from torch.autograd.profiler import record_function
 from torch.profiler import ProfilerActivity, profile
 
-from sampa.lab.bench.contenders import Placement, method_step
+from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.workloads import Bench
 from sampa.lab.results.svg import PRINT, styled, to_file
 
@@ -38,7 +38,7 @@ class Span:
 
 def record_step(bench: Bench) -> list[Span]:
     """The phases of one step on this rank; a program for every rank."""
-    step = method_step(bench, "sampa", Placement.BRANCHES)
+    step = contenders()["sampa"].make(bench)
     for _ in range(WARM_UP):
         step()
     with profile(activities=[ProfilerActivity.CPU]) as profiled:

@@ -81,11 +81,10 @@ class Bench:
             inputs = torch.randn(n, 3, side, side, generator=generator)
         return inputs, torch.randint(CLASSES, (n,), generator=generator)
 
-
-def training_loss(model: nn.Module, batch: Any) -> Tensor:
-    """Cross-entropy of the batch."""
-    inputs, targets = batch
-    return F.cross_entropy(model(inputs), targets)
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """Cross-entropy of the batch."""
+        inputs, targets = batch
+        return F.cross_entropy(model(inputs), targets)
 
 
 def detailed_loss(model: nn.Module, batch: Any) -> Loss:

@@ -11,11 +11,10 @@ from typing import Any
 from rich.console import Console
 
 from sampa.lab.bench.contenders import contenders
-from sampa.lab.bench.memory import peak_memory
 from sampa.lab.bench.own_cost import own_costs
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.result import BenchResult, advice, result_of
-from sampa.lab.bench.rounds import measure_steps
+from sampa.lab.bench.rounds import measure_steps, peak_memory
 from sampa.lab.bench.tables import measured_on, result_tables
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments

@@ -89,6 +89,19 @@ Cell = Words | Number | Estimate | Range | Median | Absent
 ABSENT = Absent()
 
 
+def row(*values: str | float | Cell | None) -> tuple[Cell, ...]:
+    """Cells of plain values: text, whole numbers with commas, others with two decimals; None."""
+    return tuple(map(_cell, values))
+
+
+def _cell(value: str | float | Cell | None) -> Cell:
+    if isinstance(value, str):
+        return Words(value)
+    if isinstance(value, int | float):
+        return Number(value, "," if isinstance(value, int) else ".2f")
+    return ABSENT if value is None else value
+
+
 def mean(found: Summary, decimals: int = 2) -> Estimate:
     """The mean of some numbers, with their standard deviation."""
     return Estimate(found.mean, found.std, decimals)
