@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
 
 from torch import Tensor
 
@@ -55,34 +54,3 @@ class Loss:
 
 Objective = Callable[[Loss], Tensor]
 """A scalar to differentiate, in place of the training loss."""
-
-
-def checked_loss(output: Any, *, differentiable: bool = True) -> Loss:
-    """What `loss_fn` returned, with a scalar value that can be differentiated.
-
-    Raises:
-        TypeError: If it is neither a tensor nor a `Loss`.
-        ValueError: If it is not a scalar, or has no graph.
-    """
-    loss = Loss(output) if isinstance(output, Tensor) else output
-    if not isinstance(loss, Loss):
-        raise TypeError(
-            f"loss_fn must return the loss as a tensor (or a sampa.Loss), got "
-            f"{type(output).__name__}; write `return F.cross_entropy(model(x), y)` without "
-            ".item() and without a tuple"
-        )
-    value = loss.value
-    if value is None:
-        (per_sample,) = loss.need("the training loss", "per_sample")
-        value = per_sample.mean()
-    if value.numel() != 1:
-        raise ValueError(
-            f"loss_fn must return a scalar, got shape {tuple(value.shape)}; "
-            "average over the batch with loss.mean()"
-        )
-    if differentiable and not value.requires_grad:
-        raise ValueError(
-            "loss_fn must return the loss with its graph, got a tensor that needs no gradient; "
-            "do not detach it, compute it under no_grad, or call backward in it: sampa does that"
-        )
-    return Loss(value.reshape(()), loss.per_sample, loss.logits, loss.targets, loss.index)

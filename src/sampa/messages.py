@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from torch.amp.grad_scaler import GradScaler
+
 
 Rho = float | Callable[[int], float]
 """A perturbation radius: a number, or a function of the number of updates."""
@@ -30,14 +30,6 @@ def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 def require_number(name: str, value: Any, low: float, high: float, rule: str) -> None:
     """Raise a ValueError unless the value is a number with low <= value <= high."""
     require(name, value, isinstance(value, Real) and low <= float(value) <= high, rule)
-
-
-def radius(rho: Rho, t: int) -> float:
-    """ρ at step t, from a number or a function of t."""
-    value = rho(t) if callable(rho) else rho
-    where = f"rho({t})" if callable(rho) else "rho"
-    require(where, value, isinstance(value, Real) and 0 <= value < math.inf, "finite and >= 0")
-    return float(value)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -82,8 +74,8 @@ def require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
         raise TypeError(f"{name} is not a hyper-parameter of this method or an option; {hint}")
 
 
-def require_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> None:
-    """Raise if `step` was called as a plain optimizer is, without what it needs."""
+def refuse_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> NoReturn:
+    """Say what a call of `step` as of a plain optimizer's is missing."""
     if loss_fn is None or batch is None:
         missing = "loss_fn and batch" if loss_fn is None else "batch"
         got = f"loss_fn={loss_fn!r}, batch={batch!r}"
@@ -93,8 +85,7 @@ def require_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> None:
             "    def loss_fn(batch): x, y = batch; return F.cross_entropy(model(x), y)\n"
             f"    loss = optimizer.step(loss_fn, batch)\n(got {got}{hint})"
         )
-    if not callable(loss_fn):
-        raise TypeError(f"loss_fn must be callable, got {type(loss_fn).__name__}")
+    raise TypeError(f"loss_fn must be callable, got {type(loss_fn).__name__}")
 
 
 def described(value: Any) -> Any:

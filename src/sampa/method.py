@@ -7,19 +7,30 @@ the paper's number of sequential gradients is the number of rounds.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import torch
 
 from sampa.loss import Loss, Objective
-from sampa.messages import Rho
+from sampa.messages import Rho, require
 from sampa.vectors.vector import Vector, Weights
 
 Move = Callable[[Weights], None]
 """Changes the weights in place, starting at x_t. Only the rank that answers the probe makes it."""
+
+
+def radius(rho: Rho, t: int) -> float:
+    """ρ at step t, from a number or a function of t."""
+    value = rho(t) if callable(rho) else rho
+    if not (isinstance(value, Real) and 0 <= value < math.inf):
+        require(f"rho({t})" if callable(rho) else "rho", value, False, "finite and >= 0")
+    return float(value)
 
 
 class Batch(enum.Enum):
@@ -269,3 +280,47 @@ class MethodDefaults:
 
     def after_skip(self, state: Any) -> Any:
         return state
+
+
+def vectors_of(state: Any) -> list[Vector]:
+    """All vectors of a state."""
+    values = [v if isinstance(v, tuple) else (v,) for v in state_fields(state).values()]
+    return [v for value in values for v in value if isinstance(v, Vector)]
+
+
+def aligned(state: Any, weights: Weights) -> Any:
+    """The state with vectors that fit the weights as they are now.
+
+    Weights may have been frozen since it was made (nothing may move those any more), or added.
+    """
+    if all(_fits(v, weights) for v in vectors_of(state)):
+        return state
+    changes = {name: _aligned(value, weights) for name, value in state_fields(state).items()}
+    return dataclasses.replace(state, **changes)
+
+
+def state_fields(state: Any) -> dict[str, Any]:
+    """The fields of a method's state: none if it has no state."""
+    if state is None:
+        return {}
+    return {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+
+
+def _fits(v: Vector, weights: Weights) -> bool:
+    if len(v) != len(weights):
+        return False
+    return all(t is None or p.requires_grad for t, p in zip(v, weights, strict=True))
+
+
+def _aligned(value: Any, weights: Weights) -> Any:
+    if are_vectors(value):
+        return tuple(_aligned(v, weights) for v in value)
+    if not isinstance(value, Vector):
+        return value
+    padded = [*value, *[None] * (len(weights) - len(value))]
+    return Vector(t if p.requires_grad else None for t, p in zip(padded, weights, strict=True))
+
+
+def are_vectors(value: Any) -> bool:
+    """Whether a field of a state is a tuple of vectors."""
+    return isinstance(value, tuple) and len(value) > 0 and isinstance(value[0], Vector)

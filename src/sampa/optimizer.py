@@ -25,10 +25,10 @@ from sampa.execution.lookahead import (
     parameters_of,
     set_gradients,
 )
-from sampa.execution.profiling import marked
+from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import Rho, radius, require, require_base, require_call
+from sampa.messages import Rho, refuse_call, require, require_base
 from sampa.method import (
     HELD,
     INCOMING,
@@ -40,6 +40,9 @@ from sampa.method import (
     Move,
     Probe,
     Update,
+    aligned,
+    radius,
+    vectors_of,
 )
 from sampa.options import Options
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
@@ -105,8 +108,8 @@ class SharpnessAware(Optimizer):
         Raises:
             RuntimeError: If too many steps in a row had a gradient that is not finite.
         """
-        require_call(loss_fn, batch, self.options.scaler)
-        assert loss_fn is not None
+        if batch is None or not callable(loss_fn):
+            refuse_call(loss_fn, batch, self.options.scaler)
         if self.method.holds_batch and self._carried.progress.calls > 0:
             self._require_held_batch()
         weights = self._weights()
@@ -116,7 +119,7 @@ class SharpnessAware(Optimizer):
             update = self._run_method(weights, evaluator, journal)
             journal.compare_gradients()
         if update is not None and update.gradient is not None:
-            with marked("update"):
+            with UPDATE:
                 self._apply(update.gradient, update, weights)
         self._carry_on(update, batch, journal)
         return journal.reported_loss()
@@ -126,7 +129,7 @@ class SharpnessAware(Optimizer):
     ) -> Update | None:
         """Let the method yield rounds and answer them; None if a gradient is not finite."""
         context = self._context(weights, evaluator.batches[INCOMING])
-        rounds = self.method.rounds(context, saving.aligned(self._carried.method_state, weights))
+        rounds = self.method.rounds(context, aligned(self._carried.method_state, weights))
         try:
             probes = next(rounds)
             while True:
@@ -144,7 +147,7 @@ class SharpnessAware(Optimizer):
     def _apply(self, gradient: Vector, update: Update, weights: Weights) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
         gradient = self._clipped(gradient)
-        if gradient.shares_memory_with(saving.vectors_of(update.state)):
+        if gradient.shares_memory_with(vectors_of(update.state)):
             gradient = gradient.clone()  # a base optimizer may write into its gradients
         set_gradients(weights, gradient)
         self.base.step()

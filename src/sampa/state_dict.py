@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sampa.messages import described
-from sampa.method import Method
+from sampa.method import Method, are_vectors, state_fields
 from sampa.options import Options
 from sampa.record import Progress
 from sampa.vectors.vector import Vector, Weights
@@ -91,7 +91,7 @@ def checked(state_dict: dict[str, Any], settings: dict[str, Any] | None) -> dict
 
 def pack(state: Any) -> dict[str, Any]:
     """A method's state (a dataclass or None) as a dictionary of lists of tensors and numbers."""
-    return {name: _packed(value) for name, value in _fields(state).items()}
+    return {name: _packed(value) for name, value in state_fields(state).items()}
 
 
 def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
@@ -100,7 +100,7 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
     Raises:
         ValueError: If the fields or the vectors' shapes are not those of this method and model.
     """
-    names = _fields(initial)
+    names = state_fields(initial)
     if set(names) != set(packed):
         raise ValueError(
             f"the saved method state must have the fields {sorted(names)}, got {sorted(packed)}; "
@@ -111,52 +111,10 @@ def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
     return dataclasses.replace(initial, **{k: _unpacked(v, weights) for k, v in packed.items()})
 
 
-def vectors_of(state: Any) -> list[Vector]:
-    """All vectors of a state."""
-    values = [v if isinstance(v, tuple) else (v,) for v in _fields(state).values()]
-    return [v for value in values for v in value if isinstance(v, Vector)]
-
-
-def aligned(state: Any, weights: Weights) -> Any:
-    """The state with vectors that fit the weights as they are now.
-
-    Weights may have been frozen since it was made (nothing may move those any more), or added.
-    """
-    if all(_fits(v, weights) for v in vectors_of(state)):
-        return state
-    changes = {name: _aligned(value, weights) for name, value in _fields(state).items()}
-    return dataclasses.replace(state, **changes)
-
-
-def _fields(state: Any) -> dict[str, Any]:
-    if state is None:
-        return {}
-    return {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-
-
-def _fits(v: Vector, weights: Weights) -> bool:
-    if len(v) != len(weights):
-        return False
-    return all(t is None or p.requires_grad for t, p in zip(v, weights, strict=True))
-
-
-def _aligned(value: Any, weights: Weights) -> Any:
-    if _is_vectors(value):
-        return tuple(_aligned(v, weights) for v in value)
-    if not isinstance(value, Vector):
-        return value
-    padded = [*value, *[None] * (len(weights) - len(value))]
-    return Vector(t if p.requires_grad else None for t, p in zip(padded, weights, strict=True))
-
-
-def _is_vectors(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) > 0 and isinstance(value[0], Vector)
-
-
 def _packed(value: Any) -> Any:
     if isinstance(value, Vector):
         return {"vector": list(value.clone())}
-    return {"vectors": [list(v.clone()) for v in value]} if _is_vectors(value) else value
+    return {"vectors": [list(v.clone()) for v in value]} if are_vectors(value) else value
 
 
 def _unpacked(value: Any, weights: Weights) -> Any:

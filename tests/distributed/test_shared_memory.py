@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import sampa
 from sampa.execution.parallel import shared_memory
-from sampa.execution.parallel.memory_exchange import SharedMemoryExchange
 from sampa.execution.parallel.network import NetworkExchange
+from sampa.execution.parallel.shared_memory import SharedMemoryExchange
 from tests.distributed.training import Outcome, Run, Session, cross_entropy, differences, serial
 from tests.problems import Batch
 from tests.ranks import collect_ranks, run_ranks

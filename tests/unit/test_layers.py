@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+import sampa
 from sampa.execution.layers import Layers, is_normalization
 from tests.variants import batch_norm_mlp
 
@@ -77,8 +78,16 @@ def test_watching_leaves_no_global_hook_behind() -> None:
 
 def test_a_known_model_needs_no_hook() -> None:
     before = dict(torch_module._global_forward_pre_hooks)
-    with Layers(nn.Linear(1, 1)).watched():
-        assert dict(torch_module._global_forward_pre_hooks) == before
+    model = nn.Linear(1, 1)
+    seen = []
+
+    def loss_fn(x: Tensor) -> Tensor:
+        seen.append(dict(torch_module._global_forward_pre_hooks))
+        return model(x).square().mean()
+
+    base = torch.optim.SGD(model.parameters(), lr=0.1)
+    sampa.SAM(base, executor=sampa.Serial(model)).step(loss_fn, torch.ones(2, 1))
+    assert seen == [before, before]
 
 
 def test_float_buffers_are_the_running_mean_and_variance() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import sampa
-from sampa.loss import checked_loss
+from sampa.execution.evaluate import checked_loss
 from sampa.pieces.losses import distillation
 from tests.problems import BASES, cross_entropy_of
 from tests.variants import BATCHES, normalized_mlp

@@ -12,14 +12,13 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
-from sampa.execution import loss_scaling
 from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
 from sampa.execution.excursions import Excursions
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, take_gradients
-from sampa.execution.profiling import marked
+from sampa.execution.profiling import GRADIENT
 from sampa.execution.randomness import seeded
-from sampa.loss import Loss, checked_loss
+from sampa.loss import Loss
 from sampa.method import ASCENT, Batch, Probe
 from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 
@@ -98,10 +97,10 @@ class Evaluator:
             evaluation_mode(model) if probe.mode.evaluation else nullcontext(),
             nullcontext() if probe.counts_statistics else frozen_statistics(model),
             seeded(self.seed_of(probe, number), {p.device for p in self.weights}),
-            self.layers.watched(),
+            self.layers.watched() if model is None else nullcontext(),
             self._wanting(probe.wrt if around.may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.mode.backward and wanted),
-            marked("gradient"),
+            GRADIENT,
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
@@ -111,8 +110,9 @@ class Evaluator:
         """The answer to a probe: the part of the gradient that it wants, unscaled."""
         if probe.wrt is not None:
             gradient = restrict(gradient, probe.wrt)
-        factor = loss_scaling.factor(self.scaler)
-        return Answer(gradient if factor == 1.0 else scale(gradient, 1 / factor), loss)
+        if self.scaler is not None:
+            gradient = scale(gradient, 1 / self.scaler.get_scale())
+        return Answer(gradient, loss)
 
     def is_local(self, probe: Probe) -> bool:
         """Whether data ranks keep the probe's gradient to themselves."""
@@ -125,7 +125,8 @@ class Evaluator:
     def _accumulate(self, probe: Probe, differentiable: bool, around: Pass) -> Tensor:
         """The loss of the batch, from its micro-batches one after the other."""
         batch, part = self.batches[probe.batch], probe.samples.part
-        micro_batches = split(batch if part is None else part(batch), self.accumulate)
+        batch = batch if part is None else part(batch)
+        micro_batches = [(batch, 1.0)] if self.accumulate == 1 else split(batch, self.accumulate)
         total: Tensor | None = None
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1
@@ -183,3 +184,34 @@ class Evaluator:
             yield
         finally:
             copy_(buffers, saved)
+
+
+def checked_loss(output: Any, *, differentiable: bool = True) -> Loss:
+    """What `loss_fn` returned, with a scalar value that can be differentiated.
+
+    Raises:
+        TypeError: If it is neither a tensor nor a `Loss`.
+        ValueError: If it is not a scalar, or has no graph.
+    """
+    loss = Loss(output) if isinstance(output, Tensor) else output
+    if not isinstance(loss, Loss):
+        raise TypeError(
+            f"loss_fn must return the loss as a tensor (or a sampa.Loss), got "
+            f"{type(output).__name__}; write `return F.cross_entropy(model(x), y)` without "
+            ".item() and without a tuple"
+        )
+    value = loss.value
+    if value is None:
+        (per_sample,) = loss.need("the training loss", "per_sample")
+        value = per_sample.mean()
+    if value.numel() != 1:
+        raise ValueError(
+            f"loss_fn must return a scalar, got shape {tuple(value.shape)}; "
+            "average over the batch with loss.mean()"
+        )
+    if differentiable and not value.requires_grad:
+        raise ValueError(
+            "loss_fn must return the loss with its graph, got a tensor that needs no gradient; "
+            "do not detach it, compute it under no_grad, or call backward in it: sampa does that"
+        )
+    return Loss(value.reshape(()), loss.per_sample, loss.logits, loss.targets, loss.index)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from sampa.execution.profiling import marked
+from sampa.execution.profiling import MOVE, RESTORE
 from sampa.method import Move
 from sampa.vectors.vector import Weights, copy_
 
@@ -38,11 +38,11 @@ class Excursions:
         self._alive += 1
         self.copies = max(self.copies, self._alive)
         try:
-            with torch.no_grad(), marked("move"):
+            with torch.no_grad(), MOVE:
                 move(weights)
             yield
         finally:
-            with torch.no_grad(), marked("restore"):
+            with torch.no_grad(), RESTORE:
                 copy_(weights, home)
             self._alive -= 1
             torch.clear_autocast_cache()  # cast copies of the moved weights

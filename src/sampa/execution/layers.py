@@ -30,10 +30,7 @@ class Layers:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Notice the layers that run inside the block, unless the model is known."""
-        if self.model is not None:
-            yield
-            return
+        """Notice the layers that run inside the block, for want of a model."""
         handle = register_module_forward_pre_hook(self._notice)
         try:
             yield

@@ -13,11 +13,6 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 
-def factor(scaler: GradScaler | None) -> float:
-    """What the gradients were multiplied by."""
-    return 1.0 if scaler is None else scaler.get_scale()
-
-
 def report(scaler: GradScaler, *, overflow: bool, device: torch.device) -> None:
     """Let the scaler grow or shrink its scale, from one decision for all probes of the step."""
     flag = torch.nn.Parameter(torch.zeros(1, device=device))

@@ -141,14 +141,16 @@ class SAMPaMethod(MethodDefaults):
         self, context: Context, directions: Sequence[Vector], shares: Sequence[float]
     ) -> Round:
         moves = [self.geometry(context, d) for d in directions]
-        parts = zip(moves, cut(shares), self._modes("perturbed", len(shares)), strict=True)
+        parts = zip(moves, _parts(shares), self._modes("perturbed", len(shares)), strict=True)
         return tuple(Probe(move, HELD, PERTURBED, part, mode) for move, part, mode in parts)
 
     def _at_y(self, move: Move | None, shares: Sequence[float]) -> Round:
         objective = self.ascent_loss if self.shared_gradient else None
         training = tuple(
             Probe(move, samples=part, mode=mode, objective=objective)
-            for part, mode in zip(cut(shares), self._modes("lookahead", len(shares)), strict=True)
+            for part, mode in zip(
+                _parts(shares), self._modes("lookahead", len(shares)), strict=True
+            )
         )
         if not self._climbs_another_loss:
             return training
@@ -170,6 +172,10 @@ class SAMPaMethod(MethodDefaults):
         if len(gradients) == 1:
             return SAMPaState(gradients[0], direction=memory)
         return SAMPaState(weighted_sum(gradients, shares), tuple(gradients), shares)
+
+
+def _parts(shares: Sequence[float]) -> Sequence[Samples]:
+    return cut(shares) if len(shares) > 1 else (Samples(),)
 
 
 @defaults_from("SAMPa paper, CIFAR-10: twice SAM's rho at lambda 0.2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -53,31 +53,21 @@ class Exchange(Protocol):
         ...
 
 
-def require_complete(names: Names, unused: Sequence[Tensor]) -> None:
-    """Refuse to go on with a gradient of which others expect more.
-
-    Raises:
-        RuntimeError: Naming the first parameter without a gradient.
-    """
-    if unused:
-        raise RuntimeError(
-            f"no gradient arrived for {names[unused[0]]!r} and {len(unused) - 1} other "
-            "parameters; if they do not take part in every pass, use "
-            "sampa.distribute(model, find_unused_parameters=True)"
-        )
+def refuse_unused(names: Names, unused: Sequence[Tensor]) -> NoReturn:
+    """Refuse to go on with a gradient of which others expect more, naming the first parameter."""
+    raise RuntimeError(
+        f"no gradient arrived for {names[unused[0]]!r} and {len(unused) - 1} other "
+        "parameters; if they do not take part in every pass, use "
+        "sampa.distribute(model, find_unused_parameters=True)"
+    )
 
 
-def require_called(was_called: bool) -> None:
-    """Refuse to wait for an exchange that this rank does not make.
-
-    Raises:
-        RuntimeError: If the model that exchanges gradients was not called.
-    """
-    if not was_called:
-        raise RuntimeError(
-            "no gradient was exchanged: loss_fn must call executor.model, not the model that "
-            "was passed to distribute"
-        )
+def refuse_uncalled() -> NoReturn:
+    """Refuse to wait for an exchange that this rank does not make."""
+    raise RuntimeError(
+        "no gradient was exchanged: loss_fn must call executor.model, not the model that "
+        "was passed to distribute"
+    )
 
 
 def gradient_stride(p: Tensor) -> tuple[int, ...]:

@@ -26,17 +26,20 @@ from sampa.execution.parallel.groups import (
     require_same,
     require_same_model,
 )
-from sampa.execution.parallel.memory_exchange import SharedMemoryExchange
 from sampa.execution.parallel.model import (
     PlainModel,
     ReducedModel,
+    SharedStatistics,
     confine_to_branch,
     refuse_to_copy,
 )
 from sampa.execution.parallel.network import NetworkExchange
-from sampa.execution.parallel.shared_memory import SharedMemory, open_shared_memory
-from sampa.execution.parallel.statistics import SharedStatistics
-from sampa.execution.profiling import marked
+from sampa.execution.parallel.shared_memory import (
+    SharedMemory,
+    SharedMemoryExchange,
+    open_shared_memory,
+)
+from sampa.execution.profiling import EXCHANGE
 from sampa.method import INCOMING, Probe, Round
 from sampa.vectors.vector import Weights
 
@@ -220,7 +223,7 @@ class Parallel:
         self, wave: Round, loss: Tensor, sharing: Sharing, evaluator: Evaluator
     ) -> list[Answer]:
         """Every branch's gradient and loss, on every rank."""
-        with marked("exchange"):
+        with EXCHANGE:
             gradients = (
                 self.exchange.collect(evaluator, len(wave)) if sharing else [evaluator.taken()]
             )

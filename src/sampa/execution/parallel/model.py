@@ -1,4 +1,7 @@
-"""The model of one rank, in the wrapper that its exchange of gradients needs."""
+"""The model of one rank: the wrapper that its exchange needs, and whose BatchNorm statistics count.
+
+A batch counts once in BatchNorm's statistics, on one branch; they are brought together on demand.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,99 @@ from typing import Any, NoReturn, Self
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from sampa.execution.batch_norm import batch_norms
 from sampa.execution.compiler import outside_of_graphs
 from sampa.execution.parallel.groups import Groups
-from sampa.execution.parallel.statistics import SharedStatistics
+from sampa.method import Round
+
+
+class SharedStatistics:
+    """Knows which branch is ahead in BatchNorm statistics, and copies them to the others.
+
+    A batch counts once. Branches that did not count do not need the result before someone evaluates
+    or saves the model; until then using theirs is refused.
+    """
+
+    def __init__(self, model: nn.Module, groups: Groups) -> None:
+        self._groups = groups
+        self._model = model
+        self._buffers = [b for m in batch_norms(model) for b in m.buffers(recurse=False)]
+        self._owner: int | None = None  # the branch that is ahead
+        guard = Guard(self._refuse_if_behind)
+        model.register_forward_pre_hook(guard.before_forward)
+        model.register_state_dict_pre_hook(guard.before_saving)
+
+    def prepare(self, wave: Round) -> None:
+        """Bring the statistics to where these probes count or use them; all ranks call it.
+
+        Raises:
+            RuntimeError: If two branches are to count at the same time.
+        """
+        counting = self._counting(wave)
+        if len(wave) > 1 and len(counting) > 1:
+            raise RuntimeError(
+                "only one probe of a round may count in BatchNorm statistics, got "
+                f"{len(counting)}: on several branches none would have them all; give the others "
+                "Probe(..., mode=Mode(statistics=False))"
+            )
+        moves_on = len(wave) > 1 and bool(counting) and counting != [self._owner]
+        if moves_on or any(probe.mode.evaluation for probe in wave):
+            self.sync()
+
+    def note(self, wave: Round) -> None:
+        """Remember which branch is ahead after these probes."""
+        counting = self._counting(wave)
+        if not counting:
+            return
+        if len(wave) > 1:
+            self._owner = counting[0]
+        elif self._groups.data_ranks > 1:  # all branches alike, but each data rank saw its shard
+            self._owner = self._owner or 0
+
+    def sync(self) -> None:
+        """Copy the statistics of the branch that is ahead to all ranks; a collective."""
+        if self._owner is not None:
+            self._groups.broadcast(self._buffers, self._owner)
+            self._owner = None
+
+    def _counting(self, wave: Round) -> list[int]:
+        if not self._buffers:
+            return []
+        return [i for i, probe in enumerate(wave) if probe.counts_statistics]
+
+    def _refuse_if_behind(self, *, evaluating: bool) -> None:
+        groups, owner = self._groups, self._owner
+        owns_them = groups.branch == owner and groups.data_rank == 0
+        if owner is None or owns_them or (evaluating and self._model.training):
+            return
+        raise RuntimeError(
+            f"the BatchNorm statistics of this rank (branch {groups.branch}, data "
+            f"{groups.data_rank}) are not those of branch {owner}, which counted them; call "
+            "executor.model.eval() or executor.sync_buffers() on every rank before evaluating or "
+            "saving the model"
+        )
+
+
+class Guard:
+    """The hooks that refuse to use a model whose statistics are behind.
+
+    A copy of the model (an average of weights, a pickle) has no ranks: its guard lets all pass.
+    """
+
+    def __init__(self, refuse_if_behind: Callable[..., None] | None = None) -> None:
+        self._refuse_if_behind = refuse_if_behind
+
+    def __reduce__(self) -> tuple[type[Guard], tuple[()]]:
+        return Guard, ()
+
+    @outside_of_graphs
+    def before_forward(self, *_: Any) -> None:
+        if self._refuse_if_behind is not None:
+            self._refuse_if_behind(evaluating=True)
+
+    def before_saving(self, *_: Any) -> None:
+        if self._refuse_if_behind is not None:
+            self._refuse_if_behind(evaluating=False)
 
 
 class BranchModel(nn.Module):

@@ -20,8 +20,8 @@ from sampa.execution.parallel.exchange import (
     Names,
     Sharing,
     gradient_stride,
-    require_called,
-    require_complete,
+    refuse_uncalled,
+    refuse_unused,
 )
 from sampa.execution.parallel.groups import Groups
 from sampa.vectors.vector import Vector
@@ -154,8 +154,11 @@ class NetworkExchange:
         return done
 
     def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
-        require_complete(self._names, [] if self._use_varies else self._used.unused())
-        require_called(bool(self._buckets))
+        unused = [] if self._use_varies else self._used.unused()
+        if unused:
+            refuse_unused(self._names, unused)
+        if not self._buckets:
+            refuse_uncalled()
         uses = self._groups.gather_headers(self._used.bitmap()) if self._use_varies else None
         for bucket in self._buckets:
             self._start_gather(bucket)
