@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import sampa
-from sampa.lab.reproduce.theory import NO_BATCH, Problem
+from sampa.lab.reproduce.theory import NO_BATCH, ConvexProblem
 from tests.problems import watched
 
 STEPS = 25
@@ -41,7 +41,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 
 @st.composite
-def quadratics(draw: st.DrawFn) -> Problem:
+def quadratics(draw: st.DrawFn) -> ConvexProblem:
     """½ xᵀ A x with A ⪰ 0 of random eigenvectors, flat directions included."""
     eigenvalues = draw(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=4))
     eigenvalues[0] = max(eigenvalues[0], 0.05)  # L > 0
@@ -49,11 +49,11 @@ def quadratics(draw: st.DrawFn) -> Problem:
     rotation = torch.linalg.qr(normal(seed, len(eigenvalues), len(eigenvalues)))[0]
     A = rotation @ torch.diag(torch.tensor(eigenvalues, dtype=torch.float64)) @ rotation.T
     start = size * normal(seed + 1, len(eigenvalues))
-    return Problem(lambda x: 0.5 * x @ A @ x, start, max(eigenvalues), 0.0)
+    return ConvexProblem(lambda x: 0.5 * x @ A @ x, start, max(eigenvalues), 0.0)
 
 
 @st.composite
-def logistic_regressions(draw: st.DrawFn) -> Problem:
+def logistic_regressions(draw: st.DrawFn) -> ConvexProblem:
     """Cross-entropy to the probabilities σ(X w*): the infimum is reached at w*."""
     seed, size = draw(st.integers(0, 10_000)), draw(st.floats(0.5, 3.0))
     samples, features = draw(st.integers(1, 12)), draw(st.integers(1, 4))
@@ -65,10 +65,10 @@ def logistic_regressions(draw: st.DrawFn) -> Problem:
         return nn.functional.binary_cross_entropy_with_logits(X @ w, targets)
 
     lipschitz = torch.linalg.matrix_norm(X, 2).item() ** 2 / (4 * samples)
-    return Problem(f, 3.0 * normal(seed + 2, features), lipschitz, f(w_star).item())
+    return ConvexProblem(f, 3.0 * normal(seed + 2, features), lipschitz, f(w_star).item())
 
 
-def run_sampa(problem: Problem, rho: float, lr: list[float]) -> Run:
+def run_sampa(problem: ConvexProblem, rho: float, lr: list[float]) -> Run:
     base = torch.optim.SGD(problem.parameters(), lr=lr[0])
     optimizer = sampa.SAMPa(base, rho=rho, lam=0.0, perturb_eps=0.0)
     loss_fn, points = watched(problem, problem)
@@ -82,7 +82,7 @@ def run_sampa(problem: Problem, rho: float, lr: list[float]) -> Run:
     return Run(x, y, lr)
 
 
-def schedule(problem: Problem, c: float, share: float, decay: float) -> list[float]:
+def schedule(problem: ConvexProblem, c: float, share: float, decay: float) -> list[float]:
     """Non-increasing, below min{1, c / L}; `decay` = 0 is constant."""
     largest = share * min(1.0, c / problem.lipschitz)
     return [largest / (1 + t) ** decay for t in range(STEPS + 1)]
@@ -92,7 +92,7 @@ def constant(lipschitz: float, c: float) -> float:
     return (lipschitz**2 + lipschitz**3 + lipschitz**4 / (1 - c * c)) / 2
 
 
-def assert_potential_descends(problem: Problem, run: Run, rho: float, c: float) -> None:
+def assert_potential_descends(problem: ConvexProblem, run: Run, rho: float, c: float) -> None:
     L = problem.lipschitz
 
     def potential(t: int) -> float:
@@ -108,7 +108,7 @@ def assert_potential_descends(problem: Problem, run: Run, rho: float, c: float) 
         assert after <= bound + rounding, f"update {t}: {after} > {bound}"
 
 
-def assert_rate_holds(problem: Problem, run: Run, rho: float) -> None:
+def assert_rate_holds(problem: ConvexProblem, run: Run, rho: float) -> None:
     """Eq. thm:stepsize:varying, with c = ½."""
     L, lr = problem.lipschitz, run.lr[:-1]
     weights = [a * (1 - a * L / 2) for a in lr]
@@ -127,7 +127,7 @@ decays = st.sampled_from([0.0, 0.5, 1.0])
 @bounded
 @given(quadratics(), radii, shares, decays, st.floats(0.1, 0.9))
 def test_potential_descends_on_convex_quadratics(
-    problem: Problem, rho: float, share: float, decay: float, c: float
+    problem: ConvexProblem, rho: float, share: float, decay: float, c: float
 ) -> None:
     run = run_sampa(problem, rho, schedule(problem, c, share, decay))
     assert_potential_descends(problem, run, rho, c)
@@ -136,7 +136,7 @@ def test_potential_descends_on_convex_quadratics(
 @bounded
 @given(logistic_regressions(), radii, shares, decays, st.floats(0.1, 0.9))
 def test_potential_descends_on_logistic_regression(
-    problem: Problem, rho: float, share: float, decay: float, c: float
+    problem: ConvexProblem, rho: float, share: float, decay: float, c: float
 ) -> None:
     run = run_sampa(problem, rho, schedule(problem, c, share, decay))
     assert_potential_descends(problem, run, rho, c)
@@ -145,7 +145,7 @@ def test_potential_descends_on_logistic_regression(
 @bounded
 @given(quadratics(), radii, shares, decays)
 def test_weighted_gradient_norms_obey_the_rate_on_quadratics(
-    problem: Problem, rho: float, share: float, decay: float
+    problem: ConvexProblem, rho: float, share: float, decay: float
 ) -> None:
     assert_rate_holds(problem, run_sampa(problem, rho, schedule(problem, 0.5, share, decay)), rho)
 
@@ -153,13 +153,15 @@ def test_weighted_gradient_norms_obey_the_rate_on_quadratics(
 @bounded
 @given(logistic_regressions(), radii, shares, decays)
 def test_weighted_gradient_norms_obey_the_rate_on_logistic_regression(
-    problem: Problem, rho: float, share: float, decay: float
+    problem: ConvexProblem, rho: float, share: float, decay: float
 ) -> None:
     assert_rate_holds(problem, run_sampa(problem, rho, schedule(problem, 0.5, share, decay)), rho)
 
 
 def test_the_larger_of_the_two_step_sizes_diverges() -> None:
     """η = 0.9 < max{1, c / L} for L = 4: the printed condition cannot be meant."""
-    problem = Problem(lambda x: 2 * x.square().sum(), torch.ones(1, dtype=torch.float64), 4.0, 0.0)
+    problem = ConvexProblem(
+        lambda x: 2 * x.square().sum(), torch.ones(1, dtype=torch.float64), 4.0, 0.0
+    )
     run = run_sampa(problem, 0.1, [0.9] * (STEPS + 1))
     assert abs(run.x[-1].item()) > 1e6

@@ -87,7 +87,7 @@ def write_grid(
 
 def only_recipe(root: Path, baseline: str | None = None) -> Recipe:
     """The recipe of the runs below a folder that hold one."""
-    recipes, problems = group(collect([root]).records, baseline)
+    recipes, problems = group(collect([root]).runs, baseline)
     assert not problems
     (recipe,) = recipes
     return recipe

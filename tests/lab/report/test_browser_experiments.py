@@ -10,8 +10,9 @@ import pytest
 
 from sampa.lab.report import make_report
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.outcome import Chart, Entry, Line, Outcome
-from sampa.lab.reproduce.paper import Value
+from sampa.lab.results.charts import Chart, Line
+from sampa.lab.results.outcome import Entry, Outcome
+from sampa.lab.results.paper import Value
 from tests.lab.report.browsing import (
     EVIL,
     PHONE,
@@ -23,7 +24,7 @@ from tests.lab.report.browsing import (
 )
 
 pytestmark = needs_chromium
-RECORDS = Path(__file__).parents[2] / "results" / "reproduce"
+RECORDS = Path(__file__).parents[3] / "results" / "reproduce"
 RECORDED = [name for name in EXPERIMENTS if (RECORDS / name).is_dir()]
 WITH_RUNS = "fig-gradient-gap"  # the smallest that has any
 

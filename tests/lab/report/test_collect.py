@@ -10,37 +10,38 @@ import pytest
 
 from sampa.lab.report.collect import collect
 from sampa.lab.report.records import Paper, flat, read_paper
+from sampa.lab.results.paper import Value
 from tests.lab.report.folders import a_run, write_grid, write_run
 
 
 def reasons(root: Path) -> dict[str, str]:
-    return {problem.place: problem.reason for problem in collect([root]).problems}
+    return {problem.place: problem.reason for problem in collect([root]).left_out}
 
 
 def test_all_runs_below_a_folder_are_found(tmp_path: Path) -> None:
     found = collect([write_grid(tmp_path / "runs")])
-    assert len(found.records) == 9
-    assert not found.problems
-    assert found.records[0].place == "runs/sam/seed-0"
+    assert len(found.runs) == 9
+    assert not found.left_out
+    assert found.runs[0].place == "runs/sam/seed-0"
 
 
 def test_a_run_folder_itself_can_be_given(tmp_path: Path) -> None:
     write_run(tmp_path / "one", a_run())
-    assert [record.place for record in collect([tmp_path / "one"]).records] == ["one"]
+    assert [record.place for record in collect([tmp_path / "one"]).runs] == ["one"]
 
 
 def test_folders_that_overlap_count_a_run_once(tmp_path: Path) -> None:
     root = write_grid(tmp_path / "runs")
     found = collect([root, root / "sam", tmp_path / "runs" / ".." / "runs"])
-    assert len(found.records) == 9
-    assert not found.problems
+    assert len(found.runs) == 9
+    assert not found.left_out
 
 
 def test_a_record_holds_what_the_files_say(tmp_path: Path) -> None:
     write_run(tmp_path / "run", a_run("sam", seed=1), accuracy=91.5, seconds=12.5, best_epoch=0)
-    (record,) = collect([tmp_path]).records
-    assert record.test == {"accuracy": 91.5, "top5": 99.0}
-    assert (record.seconds, record.best_epoch) == (12.5, 1)  # epochs are shown from 1
+    (record,) = collect([tmp_path]).runs
+    assert record.result.test == {"accuracy": 91.5, "top5": 99.0}
+    assert (record.result.seconds, record.result.best_epoch) == (12.5, 1)  # epochs are shown from 1
     assert record.curves["validation_accuracy"] == {1: 88.5, 2: 89.5, 3: 90.5}
     assert record.conditions["versions.torch"] == "2.13.0"
 
@@ -48,7 +49,7 @@ def test_a_record_holds_what_the_files_say(tmp_path: Path) -> None:
 def test_missing_numbers_are_left_out_of_curves_and_infinite_ones_are_gaps(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", a_run())
     folder.append({"epoch": 3, "train_loss": math.inf, "sharpness": None})
-    (record,) = collect([tmp_path]).records
+    (record,) = collect([tmp_path]).runs
     assert "sharpness" not in record.curves
     assert math.isnan(record.curves["train_loss"][4])
 
@@ -131,30 +132,30 @@ def test_published_values_come_from_the_nearest_folder(tmp_path: Path) -> None:
     near = {"metric": "accuracy", "values": {"sam": [94.26, 0.7]}, "source": "Table 2"}
     (root / "paper.json").write_text(json.dumps(far))
     (root / "sam" / "paper.json").write_text(json.dumps(near))
-    papers = {record.run.method: record.paper for record in collect([root]).records}
-    assert papers["sam"] == Paper("accuracy", {"sam": (94.26, 0.7)}, "Table 2")
-    assert papers["sgd"] == Paper("accuracy", {"sam": (1.0, None)})
+    papers = {record.run.method: record.paper for record in collect([root]).runs}
+    assert papers["sam"] == Paper("accuracy", {"sam": Value(94.26, 0.7)}, "Table 2")
+    assert papers["sgd"] == Paper("accuracy", {"sam": Value(1.0)})
 
 
 def test_published_values_above_the_given_folder_are_not_taken(tmp_path: Path) -> None:
     root = write_grid(tmp_path / "runs")
     (tmp_path / "paper.json").write_text("{}")
-    assert all(record.paper is None for record in collect([root]).records)
+    assert all(record.paper is None for record in collect([root]).runs)
 
 
 def test_damaged_published_values_are_listed_once(tmp_path: Path) -> None:
     root = write_grid(tmp_path / "runs")
     (root / "paper.json").write_text('{"metric": "accuracy", "values": {"sam": "high"}}')
     found = collect([root])
-    assert len(found.records) == 9
-    assert [problem.place for problem in found.problems] == ["runs/paper.json"]
-    assert "a number or [mean, std]" in found.problems[0].reason
+    assert len(found.runs) == 9
+    assert [problem.place for problem in found.left_out] == ["runs/paper.json"]
+    assert "a number or [mean, std]" in found.left_out[0].reason
 
 
 def test_published_values_may_have_no_deviation(tmp_path: Path) -> None:
     file = tmp_path / "paper.json"
     file.write_text('{"metric": "accuracy", "values": {"a": 1, "b": [2], "c": [3, null]}}')
-    assert read_paper(file).values == {"a": (1, None), "b": (2, None), "c": (3, None)}
+    assert read_paper(file).values == {"a": Value(1), "b": Value(2), "c": Value(3)}
 
 
 def test_nested_values_become_one_level_of_text() -> None:

@@ -8,17 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from sampa.lab.report.collect import collect, collect_outcomes
-from sampa.lab.report.experiments import Count, counts, experiment_view, finding, sentence
+from sampa.lab.report.collect import collect
+from sampa.lab.report.experiment import (
+    counted_verdicts,
+    experiment_view,
+    finding,
+    notes_as_html,
+    sentence,
+)
 from sampa.lab.report.groups import group
-from sampa.lab.report.notes import Block, Piece, blocks
-from sampa.lab.report.view import page_view
-from sampa.lab.reproduce.outcome import Entry, Outcome, Recorded
-from sampa.lab.reproduce.paper import Value
+from sampa.lab.report.page import page_view
+from sampa.lab.results.outcome import Entry, Outcome
+from sampa.lab.results.paper import Value
 from tests.lab.report.folders import a_run, write_run
 
 A = Entry("row", "a", {0: 90.0, 1: 92.0, 2: 94.0}, Value(95.0))
-B = Entry("row", "SAMPa-0.2", {0: 91.0, 1: 94.0, 2: 97.0}, Value(95.5))
+B = Entry("row", "SAMPa-0.2", {0: 92.0, 1: 94.5, 2: 97.0}, Value(95.5))
 OUTCOME = Outcome(
     *("tab-x", "a title", "cpu", "about", "tab:x"),
     entries=(A, B),
@@ -33,10 +38,8 @@ def without_paper(outcome: Outcome) -> Outcome:
 def test_verdicts_are_counted_in_a_fixed_order() -> None:
     unlike = replace(B, row="other", paper=Value(90.0))
     found = replace(OUTCOME, entries=(A, B, replace(A, row="other"), unlike))
-    assert counts(found.comparisons()) == (
-        *(Count(2, "as in the paper"), Count(2, "not as in the paper")),
-    )
-    assert [count.kind for count in counts(found.comparisons())] == ["agrees", "differs"]
+    counts = counted_verdicts(found.comparisons())
+    assert list(counts.items()) == [("as in the paper", 2), ("not as in the paper", 2)]
 
 
 def test_without_the_papers_differences_ours_are_counted() -> None:
@@ -50,7 +53,7 @@ def test_a_fact_says_more_than_a_count() -> None:
 
 def test_without_differences_sampas_value_stands_beside_the_papers() -> None:
     assert finding(replace(OUTCOME, pairs=())) == (
-        "Row, SAMPa-0.2: 94.00 ± 3.00; in the paper 95.5."
+        "Row, SAMPa-0.2: 94.50 ± 2.50; in the paper 95.5."
     )
 
 
@@ -69,24 +72,34 @@ def test_a_sentence_has_a_capital_unless_it_begins_with_a_name(text: str, shown:
 
 
 def test_columns_without_anything_are_left_out() -> None:
-    view = experiment_view(Recorded(without_paper(OUTCOME)), "x")
-    assert view.entries.columns == ("", "method", "ours", "n")
+    view = experiment_view(without_paper(OUTCOME), "x")
+    assert view.values.columns == ("", "method", "ours", "n")
     assert not view.has_paper
-    assert experiment_view(Recorded(OUTCOME), "x").entries.columns[2] == "paper"
+    assert experiment_view(OUTCOME, "x").values.columns[2] == "paper"
 
 
 def test_notes_become_headings_paragraphs_items_and_code() -> None:
     text = "## A heading\nwith `code` in\none line\n\n- first\n- second\n  goes on\n"
-    assert blocks(text) == (
-        Block("heading", (Piece("A heading"),)),
-        Block("text", (Piece("with "), Piece("code", True), Piece(" in one line"))),
-        Block("item", (Piece("first"),)),
-        Block("item", (Piece("second goes on"),)),
+    assert "".join(notes_as_html(text).split("\n")) == (
+        "<h3>A heading</h3><p>with <code>code</code> inone line</p>"
+        "<ul><li>first</li><li>secondgoes on</li></ul>"
     )
 
 
-def test_a_single_backtick_stays_as_it_is() -> None:
-    assert blocks("a ` b") == (Block("text", (Piece("a ` b"),)),)
+@pytest.mark.parametrize(
+    "text", ["a ` b", "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<p>"]
+)
+def test_html_in_notes_stays_text(text: str) -> None:
+    found = notes_as_html(f"say {text}")
+    assert found.count("<") == 2  # the paragraph
+    assert found.striptags() == f"say {text}"
+
+
+@pytest.mark.parametrize("text", ["![x](https://a.b/c.png)", "[x](javascript:x)", "<https://a.b>"])
+def test_notes_refer_to_nothing_outside_the_page(text: str) -> None:
+    found = notes_as_html(text)
+    assert "src=" not in found
+    assert "href=" not in found
 
 
 def test_runs_belong_to_their_experiment_in_the_order_of_its_rows(tmp_path: Path) -> None:
@@ -96,13 +109,13 @@ def test_runs_belong_to_their_experiment_in_the_order_of_its_rows(tmp_path: Path
     (tmp_path / "notes.md").write_text("Said by hand.", encoding="utf-8")
     found = collect([tmp_path])
     rows = tuple(replace(A, row=row) for row in ("z", "b"))
-    shown = [replace(r, outcome=replace(r.outcome, entries=rows)) for r in found.outcomes]
-    recipes, problems = group(found.records)
-    view = page_view(recipes, problems, shown)
-    (section,) = view.sections
-    assert [section.row(part) for part in section.recipes] == ["z", "b"]
+    shown = [replace(outcome, entries=rows) for outcome in found.outcomes]
+    recipes, left_out = group(found.runs)
+    view = page_view(recipes, left_out, shown)
+    (experiment,) = view.experiments
+    assert list(experiment.recipes) == ["z", "b"]
     assert [part.recipe.name for part in view.recipes] == ["toy"]
-    assert section.experiment.notes == (Block("text", (Piece("Said by hand."),)),)
+    assert experiment.notes.strip() == "<p>Said by hand.</p>"
 
 
 def test_outcomes_come_in_the_papers_order_and_strangers_last(tmp_path: Path) -> None:
@@ -110,5 +123,8 @@ def test_outcomes_come_in_the_papers_order_and_strangers_last(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         text = json.dumps(replace(OUTCOME, id=name).as_json())
         (tmp_path / name / "results.json").write_text(text, encoding="utf-8")
-    found = collect_outcomes([tmp_path]).found
-    assert [r.outcome.id for r in found] == ["fig-toy", "tab-noise", "a-stranger"]
+    assert [outcome.id for outcome in collect([tmp_path]).outcomes] == [
+        "fig-toy",
+        "tab-noise",
+        "a-stranger",
+    ]

@@ -11,7 +11,7 @@ import torch
 from sampa.lab.commands.arguments import ReproduceArguments
 from sampa.lab.commands.reproduce import requested
 from sampa.lab.reproduce import batch, gap, runner
-from sampa.lab.reproduce.request import Request
+from sampa.lab.reproduce.plan import Request
 from sampa.lab.training.jobs import Jobs, gpus_each
 from tests.lab.training.runs import tiny_run
 
@@ -56,7 +56,7 @@ def test_a_watched_run_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> 
 
 def test_a_run_of_this_process_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> None:
     with pytest.raises(Asked):
-        runner.carry_out([runner.PlannedRun(tiny_run(), tmp_path)], Request("smoke", tmp_path))
+        runner.train_all({tmp_path: tiny_run()}, Request("smoke", tmp_path))
     assert devices == ["cuda:0"]
 
 

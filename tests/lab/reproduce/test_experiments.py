@@ -9,13 +9,11 @@ import pytest
 
 import sampa.lab.reproduce.runner as runner
 from sampa.lab.cli import main
-from sampa.lab.report.svg import figure
 from sampa.lab.reproduce import gap, theory, toy
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.figures import write_charts
-from sampa.lab.reproduce.outcome import Outcome
-from sampa.lab.reproduce.render import markdown
-from sampa.lab.reproduce.request import Request
+from sampa.lab.reproduce.plan import Request
+from sampa.lab.reproduce.records import page, write_outcome
+from sampa.lab.results.outcome import Outcome
 from sampa.lab.training.folder import RunFolder
 
 
@@ -32,10 +30,10 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_runs_in_seconds_on_embedded_digits(name: str, out: Path) -> None:
-    outcome = EXPERIMENTS[name].carry_out(Request("smoke", out, seeds=1))
+    outcome = EXPERIMENTS[name].outcome(Request("smoke", out, seeds=1))
     assert outcome.entries
     assert all(entry.values for entry in outcome.entries)
-    assert f"# {name}: " in markdown(outcome, f"sampa reproduce {name}")
+    assert f"# {name}: " in page(outcome)
 
 
 FIGURES = [name for name in EXPERIMENTS if name.startswith("fig-")]
@@ -43,10 +41,9 @@ FIGURES = [name for name in EXPERIMENTS if name.startswith("fig-")]
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_of_the_paper_has_a_picture(name: str, out: Path, tmp_path: Path) -> None:
-    outcome = EXPERIMENTS[name].carry_out(Request("smoke", out, seeds=1))
+    outcome = EXPERIMENTS[name].outcome(Request("smoke", out, seeds=1))
     assert outcome.charts
-    with figure():
-        write_charts(outcome, tmp_path)
+    write_outcome(outcome, tmp_path, plots=True)
     for chart in outcome.charts:
         assert (tmp_path / f"{chart.name}.svg").read_text(encoding="utf-8").count("<svg") == 1
         assert (tmp_path / f"{chart.name}.png").read_bytes().startswith(b"\x89PNG")
@@ -56,16 +53,16 @@ def test_a_second_call_runs_nothing(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = Request("smoke", tmp_path, seeds=1)
-    first = EXPERIMENTS["tab-penalty"].carry_out(request)
+    first = EXPERIMENTS["tab-penalty"].outcome(request)
     monkeypatch.setattr(
         "sampa.lab.training.loop.Trainer.fit", lambda self: pytest.fail("it trained")
     )
-    assert EXPERIMENTS["tab-penalty"].carry_out(request) == first
+    assert EXPERIMENTS["tab-penalty"].outcome(request) == first
 
 
 def test_more_seeds_add_to_what_is_there(tmp_path: Path) -> None:
-    one = EXPERIMENTS["tab-imagenet"].carry_out(Request("smoke", tmp_path, seeds=1))
-    two = EXPERIMENTS["tab-imagenet"].carry_out(Request("smoke", tmp_path, seeds=2))
+    one = EXPERIMENTS["tab-imagenet"].outcome(Request("smoke", tmp_path, seeds=1))
+    two = EXPERIMENTS["tab-imagenet"].outcome(Request("smoke", tmp_path, seeds=2))
     for before, after in zip(one.entries, two.entries, strict=True):
         assert after.values.keys() == {0, 1}
         assert after.values[0] == before.values[0]
@@ -74,19 +71,19 @@ def test_more_seeds_add_to_what_is_there(tmp_path: Path) -> None:
 def test_a_folder_of_other_settings_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    EXPERIMENTS["tab-vit"].carry_out(Request("smoke", tmp_path, seeds=1))
+    EXPERIMENTS["tab-vit"].outcome(Request("smoke", tmp_path, seeds=1))
     monkeypatch.setattr("sampa.lab.reproduce.grids.adamw", lambda run, lr: run)
     with pytest.raises(ValueError, match=r"must be as in .*run\.json"):
-        EXPERIMENTS["tab-vit"].carry_out(Request("smoke", tmp_path, seeds=1))
+        EXPERIMENTS["tab-vit"].outcome(Request("smoke", tmp_path, seeds=1))
 
 
 def test_tuning_is_recorded_with_its_scores(out: Path) -> None:
-    outcome = EXPERIMENTS["fig-lambda"].carry_out(Request("smoke", out, seeds=1))
+    outcome = EXPERIMENTS["fig-lambda"].outcome(Request("smoke", out, seeds=1))
     tuned = outcome.tuning["noise"]
-    assert tuned["choice"]["lr"] in (0.05, 0.1)
-    assert len(tuned["scores"]) >= 4
+    assert tuned.choice.lr in (0.05, 0.1)
+    assert len(tuned.scores) >= 4
     run = RunFolder(out / "fig-lambda-smoke" / "conv-net-0.2" / "seed-0").run()
-    assert run.base.lr == tuned["choice"]["lr"]
+    assert run.base.lr == tuned.choice.lr
 
 
 # ---- the command -----------------------------------------------------------------------------
@@ -172,29 +169,29 @@ def test_the_toy_figure_has_the_papers_order() -> None:
 
 def test_the_potential_obeys_the_lemma_and_the_mean_its_bound() -> None:
     for name in theory.PROBLEMS:
-        found = theory.measure(name, 50, seed=0)
+        found = theory.trace(theory.PROBLEMS[name](0), 50)
         assert found.violations == 0
         assert 0 < found.mean < found.bound
 
 
 def test_a_rise_above_the_lemmas_bound_would_be_counted() -> None:
-    trace = theory.Trace(0.1, [1.0, 0.9, 2.0], [0.95, 0.85, 0.0], [1.0, 1.0, 1.0])
-    assert theory.Measured("quadratic", 2, 0, 1.0, 2.0, trace).violations == 1
+    problem = theory.quadratic(0)
+    trace = theory.Trace(problem, 0.1, [1.0, 0.9, 2.0], [0.95, 0.85, 0.0], [1.0, 1.0, 1.0])
+    assert trace.violations == 1
 
 
 def test_the_gap_is_zero_where_x_and_y_are_the_same(tmp_path: Path) -> None:
     """With ρ = 0 and λ = 0, x_{t+1} and y_{t+1} take the same step: cosine 1 and distance 0."""
-    (cell,) = runner.named(gap.plan("smoke", {}), gap.NAME, "smoke").cells
-    run = cell.run.changed(method="sampa-0", rho=0.0, epochs=2)
+    (run,) = EXPERIMENTS["fig-gradient-gap"].runs("smoke")
+    run = run.changed(method="sampa-0", rho=0.0, epochs=2)
     found = gap.watched(run, tmp_path, Request("smoke", tmp_path))
-    assert found["cosine"] == pytest.approx([1.0] * len(found["cosine"]), abs=1e-6)
-    assert max(found["relative"]) < 1e-6
+    assert found.cosine == pytest.approx([1.0] * len(found.cosine), abs=1e-6)
+    assert max(found.relative) < 1e-6
 
 
 def test_a_place_that_one_seed_lacks_does_not_shift_the_others() -> None:
-    whole = {"share": [0.1, 0.2, 0.3], "cosine": [0.9, 0.8, 0.7]}
-    dropped = {"share": [0.1, 0.3], "cosine": [0.5, 0.3]}
-    for found in ({0: whole, 1: dropped}, {0: dropped, 1: whole}):
+    whole, dropped = gap.Gap([0.1, 0.2, 0.3], [0.9, 0.8, 0.7]), gap.Gap([0.1, 0.3], [0.5, 0.3])
+    for found in ([whole, dropped], [dropped, whole]):
         band = gap._band(found, "cosine")
         assert band.x == [0.1, 0.3]
         assert band.y == pytest.approx([0.7, 0.5])
@@ -202,11 +199,9 @@ def test_a_place_that_one_seed_lacks_does_not_shift_the_others() -> None:
 
 
 def test_watching_does_not_change_the_run(tmp_path: Path) -> None:
-    (cell,) = runner.named(gap.plan("smoke", {}), gap.NAME, "smoke").cells
+    (run,) = EXPERIMENTS["fig-gradient-gap"].runs("smoke")
     request = Request("smoke", tmp_path)
-    gap.watched(cell.run, tmp_path / "watched", request)
-    alone = runner.PlannedRun(cell.run, tmp_path / "alone")
-    runner.carry_out([alone], request)
-    seen = RunFolder(tmp_path / "watched").result_of(cell.run)
-    assert seen is not None
-    assert seen.test == alone.result().test
+    gap.watched(run, tmp_path / "watched", request)
+    alone = runner.train_all({tmp_path / "alone": run}, request)
+    seen = runner.finished(tmp_path / "watched", run)
+    assert seen.test == alone[tmp_path / "alone"].test

@@ -8,8 +8,9 @@ import pytest
 
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.reproduce.grids import EFFICIENT, FOUR, GLUE_ROWS, TWICE
-from sampa.lab.reproduce.paper import Value, published
 from sampa.lab.reproduce.times import relative
+from sampa.lab.results.outcome_tables import paper_cell
+from sampa.lab.results.paper import Value, published
 
 CIFAR = ("tab-cifar10", "tab-cifar100")
 
@@ -69,8 +70,8 @@ def test_the_papers_seconds_become_ratios() -> None:
 
 
 def test_a_value_is_shown_as_it_is_printed() -> None:
-    assert str(Value(94.26, 0.7)) == "94.26 ± 0.70"
-    assert str(Value(120.16)) == "120.16"
-    assert str(published("tab-glue").values["GLUE"]["SAMPa-0.1"]) == "78.0"
-    assert str(published("tab-incorporation").values["VaSSO"]["alone"]) == "94.80"
-    assert str(published("tab-memory").values["Memory (MiB)"]["SAM"]) == "2290"
+    assert paper_cell(Value(94.26, 0.7)).text == "94.26 ± 0.70"
+    assert paper_cell(Value(120.16)).text == "120.16"
+    assert paper_cell(published("tab-glue").values["GLUE"]["SAMPa-0.1"]).text == "78.0"
+    assert paper_cell(published("tab-incorporation").values["VaSSO"]["alone"]).text == "94.80"
+    assert paper_cell(published("tab-memory").values["Memory (MiB)"]["SAM"]).text == "2290"

@@ -21,7 +21,7 @@ from PIL import Image
 
 from sampa.lab.data import cifar
 from sampa.lab.models import build, find_minilm
-from sampa.lab.report.groups import hyperparameters
+from sampa.lab.report.groups import used_hyperparameters
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.training.method import epochs_of
 from sampa.lab.training.run import BaseSpec, Run
@@ -72,14 +72,14 @@ def test_sampa_has_twice_sams_rho(name: str, rho: float) -> None:
     wanted["sampa-0.2"] = {"rho": 2 * rho, "lam": 0.2}
     assert len(TRAINED[name]) == 25
     for run in TRAINED[name]:
-        assert hyperparameters(run) == wanted[run.method], run.model.name
+        assert used_hyperparameters(run) == wanted[run.method], run.model.name
 
 
 def test_under_label_noise_all_have_the_same_rho() -> None:
     for run in TRAINED["tab-noise"]:
         assert run.model.name == "resnet32"
         rho = 0.01 if run.data.label_noise == 0.8 else 0.1
-        assert hyperparameters(run).get("rho", rho) == rho
+        assert used_hyperparameters(run).get("rho", rho) == rho
     assert {run.data.label_noise for run in TRAINED["tab-noise"]} == {0.0, 0.2, 0.4, 0.6, 0.8}
 
 
@@ -101,14 +101,14 @@ def test_variants_have_the_hyper_parameters_of_the_appendix(method: str) -> None
     for name in ("tab-efficiency", "tab-incorporation"):
         for run in TRAINED[name]:
             if run.method == method:
-                assert VARIANTS[method].items() <= hyperparameters(run).items()
+                assert VARIANTS[method].items() <= used_hyperparameters(run).items()
                 assert run.model.name == "resnet56"
 
 
 @pytest.mark.parametrize("method", ["msam", "asam", "sam-on", "vasso", "bisam"])
 def test_a_variant_with_sampa_has_twice_its_rho(method: str) -> None:
-    alone = hyperparameters(found("tab-incorporation", method))
-    joined = hyperparameters(found("tab-incorporation", f"sampa+{method}"))
+    alone = used_hyperparameters(found("tab-incorporation", method))
+    joined = used_hyperparameters(found("tab-incorporation", f"sampa+{method}"))
     assert joined["lam"] == 0.2
     assert joined["rho"] == 2 * VARIANTS[method].get("rho", 0.05)
     assert alone["rho"] == VARIANTS[method].get("rho", 0.05)
@@ -116,8 +116,8 @@ def test_a_variant_with_sampa_has_twice_its_rho(method: str) -> None:
 
 def test_the_penalty_has_the_hyper_parameters_of_sampa() -> None:
     for model in ("resnet56", "resnet32"):
-        sampa = hyperparameters(found("tab-penalty", "sampa-0.2", model))
-        penalty = hyperparameters(found("tab-penalty", "penalty", model))
+        sampa = used_hyperparameters(found("tab-penalty", "sampa-0.2", model))
+        penalty = used_hyperparameters(found("tab-penalty", "penalty", model))
         assert penalty["rho"] == sampa["rho"]
         assert penalty["alpha"] == pytest.approx(1 - 0.2)  # (1 − λ) SAM + λ SGD
 
@@ -142,8 +142,10 @@ def test_glue_has_the_papers_epochs_and_rho_by_task() -> None:
         assert (run.batch_size, run.max_norm, run.schedule.kind) == (32, 1.0, "linear")
         assert epochs_of(run) == (5 if task in ("mrpc", "wnli") else 3)
         rho = {"cola": 0.01, "rte": 0.005, "sts-b": 0.005}.get(task, 0.05)
-        assert hyperparameters(run).get("rho", rho) == rho
-        assert hyperparameters(run).get("lam", 0.0) == (0.1 if run.method == "sampa-0.1" else 0.0)
+        assert used_hyperparameters(run).get("rho", rho) == rho
+        assert used_hyperparameters(run).get("lam", 0.0) == (
+            0.1 if run.method == "sampa-0.1" else 0.0
+        )
 
 
 # ---- networks --------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import pytest
 
 from sampa.lab.reproduce import grids
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.plan import SCALES, Choice, Scale
-from sampa.lab.reproduce.settings import LARGER, described, images, in_proportion, one_rho
-from sampa.lab.reproduce.tuning import SEED, Trial, tune
+from sampa.lab.reproduce.settings import LARGER, images, in_proportion, one_rho, run_in_words
+from sampa.lab.reproduce.tuning import SEED, tune
+from sampa.lab.results.outcome import SCALES, Choice, Scale
 from sampa.lab.training import recipes
 from sampa.lab.training.method import checked_method
+from sampa.lab.training.run import Run
 
 TRAINED = [name for name, e in EXPERIMENTS.items() if e.runs("cpu")]
 
@@ -39,18 +40,18 @@ def test_at_the_papers_scale_the_recipes_are_untouched(name: str) -> None:
 
 
 def test_only_the_last_column_has_twice_the_epochs() -> None:
-    for cell in grids.cifar10("paper", {}).cells:
+    for cell in grids.cifar10("paper", {}).entries:
         assert cell.run.epochs == (400 if cell.column == grids.TWICE else 200)
         assert cell.run.base_epochs == 400
 
 
 def test_the_papers_networks_are_all_there() -> None:
-    rows = [cell.readings[0][0] for cell in grids.cifar10("paper", {}).cells]
+    rows = [cell.readings[0][0] for cell in grids.cifar10("paper", {}).entries]
     assert set(rows) == {"DenseNet-121", "ResNet-56", "VGG19-BN", "WRN-28-2", "WRN-28-10"}
 
 
 def test_the_sweep_has_one_rho_for_all_lambdas() -> None:
-    runs = [cell.run for cell in grids.lambdas("paper", {}).cells]
+    runs = [cell.run for cell in grids.lambdas("paper", {}).entries]
     assert {run.rho for run in runs} == {0.1}
     assert [run.method for run in runs[:11]] == [
         *("sampa-0", "sampa-0.1", "sampa-0.2", "sampa-0.3", "sampa-0.4", "sampa-0.5"),
@@ -61,12 +62,12 @@ def test_the_sweep_has_one_rho_for_all_lambdas() -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_reduced_runs_say_what_they_are(name: str) -> None:
     for run in EXPERIMENTS[name].runs("cpu"):
-        assert run.about == described(run)
+        assert run.about == run_in_words(run)
         assert f"{run.epochs} epoch" in run.about
 
 
 def test_a_description_has_images_size_noise_network_and_epochs() -> None:
-    text = described(images("cpu", None, noise=40, edition=LARGER))
+    text = run_in_words(images("cpu", None, noise=40, edition=LARGER))
     for part in ("1,500 images", "16×16", "40 % wrong labels", "conv3 (width 24)", "16 epochs"):
         assert part in text
 
@@ -95,19 +96,23 @@ def test_variants_keep_their_proportion_to_sams_rho() -> None:
 
 
 def test_tuning_takes_the_best_validation_scores_on_a_seed_of_its_own() -> None:
-    seen: list[Trial] = []
+    seen: dict[str, Run] = {}
 
-    def score(trials: list[Trial]) -> list[float]:
-        seen.extend(trials)
-        return [(t.lr == 0.05) + (t.rho == 0.2 and t.method != "sgd") for t in trials]
+    def score(trials: dict[str, Run]) -> dict[str, float]:
+        seen.update(trials)
+        return {
+            name: (run.base.lr == 0.05) + (run.rhos["sam"] == 0.2 and run.method != "sgd")
+            for name, run in trials.items()
+        }
 
     found = tune("noise", "cpu", score)
     assert found is not None
     assert found.choice == Choice(0.05, 0.2)
-    assert {trial.run.seed for trial in seen} == {SEED}
-    assert {trial.run.base.lr for trial in seen[:4]} == {0.02, 0.05}
-    assert {trial.run.base.lr for trial in seen[4:]} == {0.05}
-    assert set(found.scores) == {trial.key for trial in seen}
+    runs = list(seen.values())
+    assert {run.seed for run in runs} == {SEED}
+    assert {run.base.lr for run in runs[:4]} == {0.02, 0.05}
+    assert {run.base.lr for run in runs[4:]} == {0.05}
+    assert set(found.scores) == set(seen)
 
 
 def test_the_paper_scale_is_not_tuned() -> None:

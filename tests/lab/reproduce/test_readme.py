@@ -8,7 +8,7 @@ import pytest
 
 from sampa.lab.reproduce.readme import BEGIN, END, FIGURES, block, updated
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "results" / "reproduce"
 
 

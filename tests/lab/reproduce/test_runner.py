@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 
 from sampa.lab.reproduce import batch, runner
-from sampa.lab.reproduce.request import Request, Unfinished
-from sampa.lab.reproduce.runner import PlannedRun
+from sampa.lab.reproduce.plan import Request, Unfinished
 from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.run import DataSpec
+from sampa.lab.training.run import DataSpec, Run
 from tests.lab.training.runs import carry_out, tiny_run
 
 
-def planned(out: Path, *methods: str, seed: int = 0) -> list[PlannedRun]:
-    return [
-        PlannedRun(tiny_run(method=m, seed=seed, epochs=1), out / f"{m}-{seed}") for m in methods
-    ]
+def planned(out: Path, *methods: str, seed: int = 0) -> dict[Path, Run]:
+    return {out / f"{m}-{seed}": tiny_run(method=m, seed=seed, epochs=1) for m in methods}
 
 
 @pytest.mark.dist
@@ -25,36 +22,37 @@ def test_two_processes_at_once_carry_out_all_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = Request("cpu", tmp_path, jobs=2)
-    runs = [*planned(tmp_path, "sgd", "sampa"), *planned(tmp_path, "sgd", seed=1)]
-    runner.carry_out(runs, request)
-    for each in runs:
-        alone = carry_out(each.run, tmp_path / "alone" / each.folder.name)
-        assert each.result().test == alone.test
-        saved = [path.name for path in (each.folder / "checkpoints").iterdir()]
+    runs = planned(tmp_path, "sgd", "sampa") | planned(tmp_path, "sgd", seed=1)
+    results = runner.train_all(runs, request)
+    for folder, run in runs.items():
+        alone = carry_out(run, tmp_path / "alone" / folder.name)
+        assert results[folder].test == alone.test
+        saved = [path.name for path in (folder / "checkpoints").iterdir()]
         assert saved == ["best-000000003"]  # for sampa eval; what only an unfinished run needs went
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("it started a process"))
-    runner.carry_out(runs, request)
+    assert runner.train_all(runs, request) == results
 
 
 @pytest.mark.dist
 def test_a_run_that_fails_makes_the_experiment_unfinished(tmp_path: Path) -> None:
     """It is told with its log, and the next run of its process is done all the same."""
-    (good,) = planned(tmp_path, "sgd")
-    bad = PlannedRun(tiny_run(data=DataSpec("cifar10")), tmp_path / "bad")
+    good, bad = planned(tmp_path, "sgd"), {tmp_path / "bad": tiny_run(data=DataSpec("cifar10"))}
     with pytest.raises(Unfinished, match=r"1 of 1 jobs failed, first tiny seed 0 \(2 runs\)") as e:
-        runner.carry_out([bad, good], Request("cpu", tmp_path, data_dir=tmp_path))
+        runner.train_all(bad | good, Request("cpu", tmp_path, data_dir=tmp_path))
     assert e.value.code == 1
-    assert good.result().test
-    assert RunFolder(bad.folder).result_of(bad.run) is None
-    assert "Traceback" in (bad.folder / "log.txt").read_text()
+    ((folder, run),) = good.items()
+    assert runner.finished(folder, run).test
+    ((folder, run),) = bad.items()
+    assert RunFolder(folder).result_of(run) is None
+    assert "Traceback" in (folder / "log.txt").read_text()
 
 
 def test_neighbors_with_the_same_seed_share_a_process(tmp_path: Path) -> None:
     methods = ("sgd", "sam", "sampa", "asam", "vasso")
-    runs = [*planned(tmp_path, *methods), *planned(tmp_path, "sgd", seed=1)]
+    runs = planned(tmp_path, *methods) | planned(tmp_path, "sgd", seed=1)
     found = list(runner._batches(runs, Request("cpu", tmp_path)))
     assert [len(b.runs) for b in found] == [runner.BATCH, 1, 1]
-    assert [folder for b in found for folder in b.runs] == [each.folder for each in runs]
+    assert [folder for b in found for folder in b.runs] == list(runs)
 
 
 def test_a_run_on_two_devices_has_a_launcher_of_its_own(
@@ -79,6 +77,6 @@ def test_a_stopped_process_keeps_its_other_runs_for_later(
         raise batch.Interrupted(15, 3)
 
     monkeypatch.setattr(batch, "train", stop)
-    runs = {each.folder: each.run for each in planned(tmp_path, "sgd", "sam")}
+    runs = planned(tmp_path, "sgd", "sam")
     arguments = batch.Batch("tiny", runs, tmp_path, Request("cpu", tmp_path)).arguments()
     assert batch.main(arguments[2:]) == 143

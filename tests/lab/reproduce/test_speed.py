@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ CPU = torch.device("cpu")
 SMALL = speed.NETWORKS["smoke"]
 
 
-def small_contest() -> dict[str, Any]:
+def small_contest() -> speed.ContestResult:
     """SAM on the first rank, SAMPa on both; a program for every rank."""
     open_mesh(CPU, 1, timedelta(minutes=5))
     whole = speed.CONTESTS["efficiency"]
@@ -30,11 +29,11 @@ def small_contest() -> dict[str, Any]:
 @pytest.mark.dist
 def test_a_contest_on_two_ranks_times_and_counts_every_contender() -> None:
     first, second = run_ranks(2, small_contest)
-    assert list(first["seconds"]) == list(first["bytes"]) == ["SAM", "SAMPa-0.2"]
-    assert all(len(times) == 2 and min(times) > 0 for times in first["seconds"].values())
-    assert min(first["bytes"].values()) > 0
-    assert (first["seconds"], first["bytes"]) == (second["seconds"], second["bytes"])
-    assert first["conditions"]["processes"] == 2
+    assert list(first.seconds) == list(first.bytes) == ["SAM", "SAMPa-0.2"]
+    assert all(len(times) == 2 and min(times) > 0 for times in first.seconds.values())
+    assert min(first.bytes.values()) > 0
+    assert (first.seconds, first.bytes) == (second.seconds, second.bytes)
+    assert first.conditions["processes"] == 2
 
 
 @pytest.mark.parametrize("name", ["two-devices", "batch-time"])
@@ -44,7 +43,7 @@ def test_memory_is_only_counted_where_it_is_read(
     monkeypatch.setattr(speed, "prepared", lambda *_: lambda: None)
     monkeypatch.setattr(speed, "take_turns", lambda *_: {})
     monkeypatch.setattr(speed, "peak_bytes", lambda step: pytest.fail("memory was counted"))
-    assert "bytes" not in speed.measure_contest(Bench(SMALL, CPU, 0, 1), name, "smoke")
+    assert not speed.measure_contest(Bench(SMALL, CPU, 0, 1), name, "smoke").bytes
 
 
 def test_peaks_are_exchanged_on_the_device_of_the_contest(monkeypatch: pytest.MonkeyPatch) -> None:

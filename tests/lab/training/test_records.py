@@ -12,7 +12,7 @@ from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import write_record
-from sampa.lab.training.tables import read_grid
+from sampa.lab.training.tables import read_results
 
 SCORES = {"sgd": (90.0, 92.0), "sam": (91.0, 95.0)}
 
@@ -31,7 +31,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def write(runs: Path) -> Path:
-    grid = read_grid(runs, list(SCORES), [0, 1])
+    grid = read_results(runs, list(SCORES), [0, 1])
     write_record(runs / "kept", find_recipe("digits-cpu"), runs, grid, ["sampa", "compare"])
     return runs / "kept"
 
@@ -60,7 +60,7 @@ def test_every_run_is_kept_with_its_settings_and_conditions(runs: Path) -> None:
 
 def test_page_has_the_table_the_command_and_the_conditions(runs: Path) -> None:
     page = (write(runs) / "README.md").read_text()
-    assert "| sam | 2 | 93.00 ± 2.83 | +2.00 ± 1.00 |" in page
+    assert "| sam | 2 | 93.00 ± 2.83 | +2.00 ± 12.71 | 1.0 |" in page
     assert "    sampa compare" in page
     assert "- commit: " in page
     assert "- seeds: 0, 1" in page

@@ -12,12 +12,13 @@ from rich.console import Console
 
 from sampa.lab.commands.arguments import CompareArguments, TrainArguments
 from sampa.lab.commands.train import configured
+from sampa.lab.results.table import for_terminal
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import Jobs, threads_each
 from sampa.lab.training.method import checked_method
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import write_record
-from sampa.lab.training.tables import comparison, read_grid
+from sampa.lab.training.tables import comparison, read_results
 from sampa.messages import require
 
 
@@ -34,10 +35,11 @@ def main(arguments: CompareArguments) -> int:
     ]
     jobs = Jobs()
     codes = jobs.carry_out_all(cells, arguments.jobs, arguments.devices)
-    grid = read_grid(out, arguments.methods, list(seeds))
-    Console().print(comparison(run, grid) if grid else "no run is done")
-    if arguments.record is not None and grid:
-        write_record(arguments.record, run, out, grid, ["sampa", *_without_paths(sys.argv[1:])])
+    results = read_results(out, arguments.methods, list(seeds))
+    table = comparison(run.name, results, run.about) if results else None
+    Console().print(for_terminal(table) if table else "no run is done")
+    if arguments.record is not None and results:
+        write_record(arguments.record, run, out, results, ["sampa", *_without_paths(sys.argv[1:])])
     if jobs.asked:
         print("stopped after saving; the same command goes on")
         return 128 + jobs.asked[0]

@@ -8,12 +8,13 @@ from rich.console import Console
 
 from sampa.lab.commands import report
 from sampa.lab.commands.arguments import DemoArguments, ReportArguments
+from sampa.lab.results.table import for_terminal
 from sampa.lab.training.launch import end_with_launcher, is_launched, launch, set_up_process
 from sampa.lab.training.loop import train
 from sampa.lab.training.ranks import is_first, wait_for_all
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.session import Interrupted, Settings
-from sampa.lab.training.tables import comparison, read_grid
+from sampa.lab.training.tables import comparison, read_results
 from sampa.messages import require
 
 METHODS = ("sgd", "sam", "sampa")
@@ -41,6 +42,7 @@ def main(arguments: DemoArguments) -> int:
             print(f"{method} seed {seed}: test accuracy {result.test['accuracy']:.2f}")
         wait_for_all()
     if is_first():
-        Console().print(comparison(run, read_grid(out, METHODS, list(seeds))))
+        results = read_results(out, METHODS, list(seeds))
+        Console().print(for_terminal(comparison(run.name, results, run.about)))
         report.main(ReportArguments((out,), out / "report.html"))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sampa.lab.commands.arguments import ReportArguments
 
-EXTRA = ("jinja2", "markupsafe", "matplotlib")
+EXTRA = ("jinja2", "markdown_it", "markupsafe", "matplotlib")
 
 
 def main(arguments: ReportArguments) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -9,11 +11,12 @@ from rich.table import Table
 
 from sampa.lab.commands.arguments import ReproduceArguments
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
-from sampa.lab.reproduce.paper import published
-from sampa.lab.reproduce.plan import AVERAGE, SCALES
-from sampa.lab.reproduce.render import conditions, terminal_tables
-from sampa.lab.reproduce.request import Request, Unfinished
-from sampa.lab.reproduce.writing import write
+from sampa.lab.reproduce.plan import Request, Unfinished
+from sampa.lab.reproduce.records import write_outcome, write_runs
+from sampa.lab.results.outcome import AVERAGE, NOTES, SCALES
+from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
+from sampa.lab.results.paper import published
+from sampa.lab.results.table import for_terminal
 from sampa.lab.training.jobs import as_many_as_fit
 from sampa.messages import require
 
@@ -26,17 +29,32 @@ def main(arguments: ReproduceArguments) -> int:
     experiment = find_experiment(arguments.experiment)
     request = requested(arguments)
     try:
-        outcome = experiment.carry_out(request)
+        outcome = experiment.outcome(request)
     except Unfinished as error:
         print(f"{experiment.id}: {error}")
         return error.code
-    for table in terminal_tables(outcome):
-        console.print(table)
-    console.print(conditions(outcome), *outcome.facts, sep="\n", highlight=False, markup=False)
-    for folder in filter(None, (request.folder(experiment.id), arguments.record)):
-        write(outcome, folder, request, plots=arguments.plots or arguments.record is not None)
-        print(folder)
+    outcome = replace(outcome, command=repeated(experiment.id, request))
+    for table in (replace(value_table(outcome), title=outcome.heading), difference_table(outcome)):
+        if table.rows:
+            console.print(for_terminal(table))
+    console.print(scale_line(outcome), *outcome.facts, sep="\n", highlight=False, markup=False)
+    own, record = request.folder(experiment.id), arguments.record
+    write_outcome(outcome, own, plots=arguments.plots)
+    print(own)
+    if record is not None and record.resolve() != own.resolve():
+        notes = record / NOTES
+        text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+        write_outcome(replace(outcome, notes=text), record, plots=True)
+        write_runs(own, record / "runs.jsonl")
+        print(record)
     return 0
+
+
+def repeated(name: str, request: Request) -> str:
+    """A command line to repeat elsewhere: what is this machine's own is left out."""
+    seeds = f" --seeds {request.seeds}" if request.seeds else ""
+    devices = f" --devices {request.devices}" if request.devices > 1 else ""
+    return f"sampa reproduce {name} --scale {request.scale}{seeds}{devices}"
 
 
 def requested(arguments: ReproduceArguments) -> Request:
@@ -96,4 +114,5 @@ def paper_values(name: str) -> str:
     if not known.values:
         return known.claim
     row = next((row for row in (AVERAGE, "GLUE") if row in known.values), list(known.values)[-1])
-    return f"{row}: {', '.join(f'{name} {value}' for name, value in known.values[row].items())}"
+    values = {name: paper_cell(value).text for name, value in known.values[row].items()}
+    return f"{row}: {', '.join(f'{name} {value}' for name, value in values.items())}"

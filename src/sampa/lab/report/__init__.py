@@ -1,7 +1,7 @@
 """Reports: one HTML page from the folders of finished runs.
 
-collect (folders → records) · group (records → recipes and variants) · summarize, series (recipes →
-tables and curves) · charts (curves → SVG) · view, page (all of it → HTML).
+records, collect (folders → finished runs) · groups (runs → recipes and variants) · recipe,
+experiment (their tables, charts and words) · page (all of it → HTML).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 
 from sampa.lab.report.collect import collect
 from sampa.lab.report.groups import group
-from sampa.lab.report.page import render
-from sampa.lab.report.view import page_view
+from sampa.lab.report.page import page_view, render
 
 __all__ = ["Report", "make_report"]
 
@@ -38,7 +37,7 @@ def make_report(folders: Sequence[Path], baseline: str | None = None) -> Report:
         ValueError: If there is no run, or no recipe has that baseline.
     """
     found = collect(folders)
-    recipes, more = group(found.records, baseline)
-    problems = [*found.problems, *more]
-    shown = sum(len(recipe.records) for recipe in recipes)
-    return Report(render(page_view(recipes, problems, found.outcomes)), shown, len(problems))
+    recipes, more = group(found.runs, baseline)
+    left_out = [*found.left_out, *more]
+    shown = sum(len(recipe.runs) for recipe in recipes)
+    return Report(render(page_view(recipes, left_out, found.outcomes)), shown, len(left_out))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
 from sampa.catalog import ALIASES, METHODS, find_method
-from sampa.lab.report.collect import Problem
-from sampa.lab.report.records import Record, flat
+from sampa.cost import hyperparameters
+from sampa.lab.report.records import FinishedRun, LeftOut, flat
+from sampa.lab.results.outcome import Comparison, Entry, RunResult, compared, entry_of
 from sampa.lab.training.method import epochs_of, method_options
 from sampa.lab.training.run import Run
-from sampa.lab.training.tables import Grid
 from sampa.messages import unknown
 
 # Fields that name a run, or that each method has its own value of.
@@ -26,18 +25,25 @@ class Variant:
 
     Attributes:
         label: The method, with the settings in which it differs from other rows.
-        style: Its number, which decides how charts draw it.
+        look: The number of its look in charts.
         hyperparameters: The method's, defaults included.
     """
 
     label: str
-    style: int
+    look: int
     hyperparameters: dict[str, object]
-    records: tuple[Record, ...]
+    runs: tuple[FinishedRun, ...]
 
     @property
     def method(self) -> str:
-        return self.records[0].run.method
+        return self.runs[0].run.method
+
+    @property
+    def results(self) -> list[RunResult]:
+        return [run.result for run in self.runs]
+
+    def entry(self, metric: str) -> Entry:
+        return entry_of(metric, self.label, self.results)
 
 
 @dataclass(frozen=True)
@@ -57,37 +63,35 @@ class Recipe:
     baseline: Variant
 
     @property
-    def records(self) -> list[Record]:
-        return [record for variant in self.variants for record in variant.records]
+    def runs(self) -> list[FinishedRun]:
+        return [run for variant in self.variants for run in variant.runs]
 
-    def grid(self) -> Grid:
-        return {
-            variant.label: {r.run.seed: {**r.test, "seconds": r.seconds} for r in variant.records}
-            for variant in self.variants
-        }
+    def against_baseline(self, variant: Variant) -> Comparison | None:
+        """How much better than the baseline, on the seeds that both have."""
+        return compared(variant.entry(self.metric), self.baseline.entry(self.metric))
 
 
 def group(
-    records: Sequence[Record], baseline: str | None = None
-) -> tuple[list[Recipe], list[Problem]]:
+    records: Sequence[FinishedRun], baseline: str | None = None
+) -> tuple[list[Recipe], list[LeftOut]]:
     """The recipes by name, and the runs that cannot stand beside the others of theirs.
 
     Raises:
         ValueError: If no recipe has the baseline that was asked for.
     """
-    problems: list[Problem] = []
-    by_name: dict[str, list[Record]] = {}
-    for record in sorted(_distinct(records, problems), key=lambda r: r.run.name):
+    left_out: list[LeftOut] = []
+    by_name: dict[str, list[FinishedRun]] = {}
+    for record in sorted(_distinct(records, left_out), key=lambda r: r.run.name):
         by_name.setdefault(record.run.name, []).append(record)
-    recipes = [_recipe(_comparable(found, problems), baseline) for found in by_name.values()]
-    problems += [Problem(r.name, reason) for r in recipes if (reason := _strange_paper(r))]
+    recipes = [_recipe(_comparable(found, left_out), baseline) for found in by_name.values()]
+    left_out += [LeftOut(r.name, reason) for r in recipes if (reason := _strange_paper(r))]
     labels = [name for recipe in recipes for v in recipe.variants for name in (v.label, v.method)]
     if baseline is not None and recipes and baseline not in labels:
         raise ValueError(unknown("baseline", baseline, dict.fromkeys(labels)))
-    return recipes, problems
+    return recipes, left_out
 
 
-def hyperparameters(run: Run) -> dict[str, object]:
+def used_hyperparameters(run: Run) -> dict[str, object]:
     """What the method was built with: its defaults, the recipe's values, the command line's."""
     try:
         factory = find_method(run.method)
@@ -95,9 +99,9 @@ def hyperparameters(run: Run) -> dict[str, object]:
     except ValueError:  # a method of another version, or of the user's own
         given = {"rho": run.rho, "lam": run.lam, **run.method_options}
         return {name: value for name, value in given.items() if value is not None}
-    parameters = inspect.signature(factory).parameters.values()
-    defaults = {p.name: p.default for p in parameters if is_number(p.default)}
-    return {name: v for name, v in {**defaults, **given}.items() if name != "total_steps"}
+    defaults = {k: v for k, v in hyperparameters(factory).items() if is_number(v)}
+    values = {**defaults, **given}
+    return {name: value for name, value in values.items() if name != "total_steps"}
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -112,7 +116,7 @@ def family(method: str) -> str:
 
 def own_settings(run: Run) -> dict[str, str]:
     """The settings that each method has its own value of."""
-    return {**flat(hyperparameters(run)), "epochs": str(epochs_of(run))}
+    return {**flat(used_hyperparameters(run)), "epochs": str(epochs_of(run))}
 
 
 def shared_settings(run: Run) -> dict[str, str]:
@@ -123,49 +127,49 @@ def shared_settings(run: Run) -> dict[str, str]:
 # ---- variants --------------------------------------------------------------------------------
 
 
-def _distinct(records: Sequence[Record], problems: list[Problem]) -> list[Record]:
+def _distinct(records: Sequence[FinishedRun], left_out: list[LeftOut]) -> list[FinishedRun]:
     """Each run once: one that was made twice is no further evidence."""
-    kept: dict[tuple[object, ...], Record] = {}
+    kept: dict[tuple[object, ...], FinishedRun] = {}
     for record in records:
         run = record.run
         settings = *shared_settings(run).items(), *own_settings(run).items()
         first = kept.setdefault((run.name, run.method, run.seed, settings), record)
         if first is not record:
-            problems.append(Problem(record.place, f"the same run as {first.place}"))
+            left_out.append(LeftOut(record.place, f"the same run as {first.place}"))
     return list(kept.values())
 
 
-def _comparable(records: list[Record], problems: list[Problem]) -> list[Record]:
-    metric = next(iter(records[0].test))
+def _comparable(records: list[FinishedRun], left_out: list[LeftOut]) -> list[FinishedRun]:
+    metric = next(iter(records[0].result.test))
     reason = f"no test {metric}, which other runs of {records[0].run.name} have"
-    problems += [Problem(r.place, reason) for r in records if metric not in r.test]
-    return [record for record in records if metric in record.test]
+    left_out += [LeftOut(r.place, reason) for r in records if metric not in r.result.test]
+    return [record for record in records if metric in record.result.test]
 
 
 def _strange_paper(recipe: Recipe) -> str:
     """Why published values cannot stand beside ours; empty if they can, or if there are none."""
-    papers = [record.paper for record in recipe.records if record.paper]
-    if not papers or any(papers[0].metric in record.test for record in recipe.records):
+    papers = [record.paper for record in recipe.runs if record.paper]
+    if not papers or any(papers[0].metric in record.result.test for record in recipe.runs):
         return ""
     return f"paper.json is about {papers[0].metric}, which the runs do not report"
 
 
-def _recipe(records: list[Record], baseline: str | None) -> Recipe:
+def _recipe(records: list[FinishedRun], baseline: str | None) -> Recipe:
     labelled = list(zip(_labels(records), records, strict=True))
     labelled.sort(key=lambda pair: _order(pair[1].run, pair[0]))
-    by_label: dict[str, list[Record]] = {}
+    by_label: dict[str, list[FinishedRun]] = {}
     for label, record in labelled:
         by_label.setdefault(label, []).append(record)
     variants = tuple(
-        Variant(label, style, hyperparameters(found[0].run), tuple(found))
-        for style, (label, found) in enumerate(by_label.items())
+        Variant(label, look, used_hyperparameters(found[0].run), tuple(found))
+        for look, (label, found) in enumerate(by_label.items())
     )
     chosen = [v for v in variants if baseline in (v.label, v.method)]
-    first, metric = records[0].run, next(iter(records[0].test))
+    first, metric = records[0].run, next(iter(records[0].result.test))
     return Recipe(first.name, first.about, metric, variants, (chosen or variants)[0])
 
 
-def _labels(records: Sequence[Record]) -> list[str]:
+def _labels(records: Sequence[FinishedRun]) -> list[str]:
     """A name for each run that tells the variants apart, and no more than that."""
     runs = [record.run for record in records]
     shared = _varying([shared_settings(run) for run in runs])
@@ -190,6 +194,6 @@ def _varying(settings: Sequence[dict[str, str]]) -> list[str]:
 def _order(run: Run, label: str) -> tuple[int, float, str, int]:
     known = list(METHODS)
     name = family(run.method)
-    lam = hyperparameters(run).get("lam")
+    lam = used_hyperparameters(run).get("lam")
     place = known.index(name) if name in known else len(known)
     return place, lam if is_number(lam) else 0.0, label, run.seed

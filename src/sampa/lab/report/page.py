@@ -1,37 +1,108 @@
-"""Page: from views to one HTML file that needs nothing else."""
+"""The page: from all that was found to one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from sampa.lab.report.view import PageView
+from sampa.lab.report.experiment import ExperimentView, counted_verdicts, experiment_view
+from sampa.lab.report.groups import Recipe
+from sampa.lab.report.recipe import RecipeView, recipe_view
+from sampa.lab.report.records import LeftOut
+from sampa.lab.results.html import template
+from sampa.lab.results.outcome import Outcome
+
+NAMED = 8  # methods, from which on they are counted
+
+
+@dataclass(frozen=True)
+class PageView:
+    """The whole page.
+
+    Attributes:
+        extent: How much was compared, in a few words each.
+        lead: What the experiments say together; empty if there are none to count.
+        recipes: Those that belong to no experiment.
+    """
+
+    title: str
+    extent: tuple[str, ...]
+    lead: str
+    experiments: list[ExperimentView]
+    recipes: list[RecipeView]
+    left_out: list[LeftOut]
 
 
 def render(view: PageView) -> str:
     """The page. All text is escaped; only our own script may run."""
-    script = Markup(template("sort.js").render())
-    return template("page.html.j2").render(
-        view=view, script=script, script_hash=script_hash(script)
+    script = template("sort.js").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return template("page.html.j2", "sampa.lab.report").render(
+        view=view, script=Markup(script), script_hash=f"sha256-{digest}"
     )
 
 
-def template(name: str) -> Template:
-    """A template of this package; what it is given is escaped."""
-    environment = Environment(
-        loader=PackageLoader("sampa.lab.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def page_view(
+    recipes: Sequence[Recipe], left_out: Sequence[LeftOut], outcomes: Sequence[Outcome] = ()
+) -> PageView:
+    views = [recipe_view(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1)]
+    experiments = [
+        experiment_view(outcome, f"experiment-{i}", views)
+        for i, outcome in enumerate(outcomes, start=1)
+    ]
+    nested = {part.anchor for view in experiments for part in view.recipes.values()}
+    methods = list(dict.fromkeys(v.method for recipe in recipes for v in recipe.variants))
+    return PageView(
+        title=f"{_counted(outcomes, 'experiment')} of the paper"
+        if outcomes
+        else _title(recipes, methods),
+        extent=_extent(recipes, methods),
+        lead=_lead(outcomes),
+        experiments=experiments,
+        recipes=[part for part in views if part.anchor not in nested],
+        left_out=list(left_out),
     )
-    return environment.get_template(name)
 
 
-def script_hash(script: str) -> str:
-    """What a content security policy names a script by."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
+def _title(recipes: Sequence[Recipe], methods: Sequence[str]) -> str:
+    if not recipes:
+        return "No finished runs"
+    where = recipes[0].name if len(recipes) == 1 else f"{len(recipes)} recipes"
+    return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {where}"
+
+
+def _extent(recipes: Sequence[Recipe], methods: Sequence[str]) -> tuple[str, ...]:
+    records = [run for recipe in recipes for run in recipe.runs]
+    seeds = sorted({record.run.seed for record in records})
+    runs = _counted(records, "finished run")
+    if not records:
+        return (runs,)
+    named = ", ".join(methods) if len(methods) <= NAMED else f"{len(methods)} methods"
+    return runs, named, f"seed{'' if len(seeds) == 1 else 's'} {_ranges(seeds)}"
+
+
+def _lead(outcomes: Sequence[Outcome]) -> str:
+    found = counted_verdicts([c for outcome in outcomes for c in outcome.comparisons()])
+    parts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {verdict}" for verdict, n in found.items())
+    total = sum(found.values())
+    text = f"Of {total} differences between methods that the paper prints too, {parts}."
+    return text if found else ""
+
+
+def _counted(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers in order, with runs of them joined: 0–2, 5."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return ", ".join(f"{g[0]}–{g[-1]}" if len(g) > 1 else f"{g[0]}" for g in groups)

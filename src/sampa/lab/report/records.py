@@ -1,4 +1,4 @@
-"""Records: what a report is made of, read from the folders of runs and checked."""
+"""Records: finished runs, read from their folders and checked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sampa.lab.results.outcome import RunResult
+from sampa.lab.results.paper import Value
+from sampa.lab.training.conditions import leaves
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import Run
 
@@ -23,38 +26,42 @@ class Paper:
 
     Attributes:
         metric: The test metric they are of.
-        values: Mean and standard deviation (None if not given) by method.
+        values: By method.
         source: Where they are printed.
     """
 
     metric: str
-    values: dict[str, tuple[float, float | None]]
+    values: dict[str, Value]
     source: str = ""
 
 
 @dataclass(frozen=True)
-class Record:
+class FinishedRun:
     """One finished run.
 
     Attributes:
         place: The folder, beginning with the name of the one that was asked for.
         conditions: Commit, versions, machine and the like, by dotted name, as text.
         curves: What was written each epoch, by name.
-        test: The test metrics of the chosen model; the first is the one that counts.
-        best_epoch: The best on validation, counted from 1; 0 if there was none.
     """
 
     place: str
     run: Run
     conditions: dict[str, str]
     curves: dict[str, Curve]
-    test: dict[str, float]
-    best_epoch: int
-    seconds: float
+    result: RunResult
     paper: Paper | None = None
 
 
-def read_record(folder: Path, place: str, paper: Paper | None) -> Record:
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that is not in the report, and why."""
+
+    place: str
+    reason: str
+
+
+def read_record(folder: Path, place: str, paper: Paper | None) -> FinishedRun:
     """The run in a folder.
 
     Raises:
@@ -69,14 +76,14 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> Record:
     return _record(saved, lines, _read(folder, "result.json"), place, paper)
 
 
-def read_records(file: Path, place: str, paper: Paper | None) -> list[Record]:
+def read_records(file: Path, place: str, paper: Paper | None) -> list[FinishedRun]:
     """The runs that `sampa reproduce --record` put into one file, a line each.
 
     Raises:
         ValueError: With the reason, if it is not as that command writes it.
         OSError: If it cannot be read.
     """
-    records: list[Record] = []
+    records: list[FinishedRun] = []
     for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             line = json.loads(text)
@@ -95,19 +102,19 @@ def _record(
     result: dict[str, Any],
     place: str,
     paper: Paper | None,
-) -> Record:
+) -> FinishedRun:
     run = Run.from_json(part(saved, "run", dict, "run.json"))
     test = _numbers(part(result, "test", dict, "result.json"))
     if not test or not math.isfinite(next(iter(test.values()))):
         raise ValueError(f"result.json must have a finite test metric, got {test}")
-    return Record(
+    part(result, "best_epoch", int, "result.json")
+    seconds = _float(part(result, "seconds", (int, float), "result.json"))
+    return FinishedRun(
         place=place,
         run=run,
         conditions=flat(part(saved, "conditions", dict, "run.json")),
         curves=_curves(lines),
-        test=test,
-        best_epoch=part(result, "best_epoch", int, "result.json") + 1,
-        seconds=_float(part(result, "seconds", (int, float), "result.json")),
+        result=RunResult.from_json(run.seed, {**result, "test": test, "seconds": seconds}),
         paper=paper,
     )
 
@@ -123,7 +130,7 @@ def read_paper(file: Path) -> Paper:
     values = part(saved, "values", dict, file.name)
     return Paper(
         metric=part(saved, "metric", str, file.name),
-        values={method: _mean_and_std(value) for method, value in values.items()},
+        values={method: _published(value) for method, value in values.items()},
         source=str(saved.get("source", "")),
     )
 
@@ -136,15 +143,10 @@ def part(values: object, name: str, kind: type[T] | tuple[type[T], ...], file: s
     return found
 
 
-def flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
+def flat(values: dict[str, Any]) -> dict[str, str]:
     """Nested values as one level of text: {"data": {"name": "digits"}} is {"data.name": ...}."""
-    found: dict[str, str] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{before}{name}.")
-        else:
-            found[f"{before}{name}"] = "none" if value is None or value == {} else str(value)
-    return found
+    found = leaves(values).items()
+    return {k: "none" if v is None or v == {} else str(v) for k, v in found}
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -190,9 +192,9 @@ def _float(value: float) -> float:
         return math.nan
 
 
-def _mean_and_std(value: object) -> tuple[float, float | None]:
+def _published(value: object) -> Value:
     pair = value if isinstance(value, list) else [value]
     if not 1 <= len(pair) <= 2 or not isinstance(pair[0], int | float):
         raise ValueError(f"paper.json must give a number or [mean, std] a method, got {value!r}")
     std = pair[1] if len(pair) == 2 else None
-    return float(pair[0]), float(std) if isinstance(std, int | float) else None
+    return Value(float(pair[0]), float(std) if isinstance(std, int | float) else None, 2)

@@ -1,6 +1,6 @@
 """The paper's tables and figures, one experiment each.
 
-paper (published values) · settings (what is trained at each scale) · grids (experiments that train)
-· toy, theory, gap, speed (experiments that measure) · catalog (all of them by ID) · tuning, runner
-(carrying them out) · outcome (numbers side by side) · render, figures (tables and pictures).
+settings (what is trained at each scale) · plan (what an experiment is) · grids (experiments that
+train) · toy, theory, gap, speed, times (experiments that measure) · catalog (all of them by ID) ·
+tuning, batch, runner (carrying them out) · records, readme (outcomes as files).
 """

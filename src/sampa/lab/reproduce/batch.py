@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sampa.lab.reproduce.request import Request
+from sampa.lab.reproduce.plan import Request
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import threads_each
 from sampa.lab.training.launch import set_up_process

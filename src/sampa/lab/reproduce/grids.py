@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sampa.lab.reproduce.plan import Cell, Choices, Plan, Scale, cells, chain
+from sampa.lab.reproduce.plan import Choices, Plan, PlannedEntry, against_first, row_of
 from sampa.lab.reproduce.settings import (
     LARGER,
     NETWORKS,
     adamw,
-    described,
     glue_run,
     images,
     in_proportion,
     one_rho,
+    run_in_words,
 )
+from sampa.lab.results.charts import Chart
+from sampa.lab.results.outcome import Outcome, Scale
+from sampa.lab.results.pictures import BAND, lines_over
 from sampa.lab.training import recipes
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 
+ACCURACY = "test accuracy in %"
 HUMAN = "human labels (CIFAR-10N)"
 FOUR = {"SGD": "sgd", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.2": "sampa-0.2"}
 STEPS = (("SAM", "SGD"), ("SAMPa-0.2", "SGD"), ("SAMPa-0", "SAM"), ("SAMPa-0.2", "SAM"))
@@ -33,7 +37,8 @@ EFFICIENT = {
     "ESAM": "esam",
 }
 VARIANTS = {"mSAM": "msam", "ASAM": "asam", "SAM-ON": "sam-on", "VaSSO": "vasso", "BiSAM": "bisam"}
-LAMBDAS = tuple(i / 10 for i in range(11))
+LAMBDAS = {f"λ = {i / 10:g}": i / 10 for i in range(11)}
+NOISE_ROWS = {f"{percent} %": float(percent) for percent in recipes.NOISE_LEVELS}
 GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
     "cola": (("CoLA, Mcc.", "matthews"),),
     "sst-2": (("SST-2, Acc.", "accuracy"),),
@@ -57,12 +62,12 @@ def cifar100(scale: Scale, choices: Choices) -> Plan:
 
 def _networks(scale: Scale, choices: Choices, classes: int) -> Plan:
     """Four methods on each network, and SAMPa-0.2 with twice the epochs."""
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     for row, run in _by_network(scale, choices, tuple(NETWORKS[scale]), classes).items():
-        found += cells(row, run, FOUR)
+        found += row_of(row, run, FOUR)
         twice = run.changed(method="sampa-0.2", epochs=2 * run.epochs)
-        found.append(Cell(TWICE, twice, ((row, "accuracy"),)))
-    about = described(images(scale, choices.get("clean"), classes=classes))
+        found.append(PlannedEntry(TWICE, twice, ((row, "accuracy"),)))
+    about = run_in_words(images(scale, choices.get("clean"), classes=classes))
     about += f"; networks: {', '.join(NETWORKS[scale])}"
     return Plan(
         about,
@@ -88,18 +93,20 @@ def _by_network(
 def imagenet(scale: Scale, choices: Choices) -> Plan:
     run = recipes.imagenet() if scale == "paper" else images(scale, choices.get("clean"))
     readings = (("Top1", "accuracy"), ("Top5", "top5"))
-    found = [Cell(name, run.changed(method=m), readings) for name, m in SAM_AND_SAMPA.items()]
-    return Plan(described(run), tuple(found), chain(tuple(SAM_AND_SAMPA)))
+    found = [
+        PlannedEntry(name, run.changed(method=m), readings) for name, m in SAM_AND_SAMPA.items()
+    ]
+    return Plan(run_in_words(run), tuple(found), against_first(tuple(SAM_AND_SAMPA)))
 
 
 def efficiency(scale: Scale, choices: Choices) -> Plan:
     """Accuracy of the efficient variants; `speed` measures their time."""
     run = _generalization(scale, choices)
     found = [
-        Cell(name, _efficient(run, scale, m), (("Accuracy", "accuracy"),))
+        PlannedEntry(name, _efficient(run, scale, m), (("Accuracy", "accuracy"),))
         for name, m in EFFICIENT.items()
     ]
-    return Plan(described(run), tuple(found), chain(tuple(EFFICIENT)))
+    return Plan(run_in_words(run), tuple(found), against_first(tuple(EFFICIENT)))
 
 
 def _efficient(run: Run, scale: Scale, method: str) -> Run:
@@ -133,21 +140,21 @@ def vit(scale: Scale, choices: Choices) -> Plan:
             batch_size=32,
         )
         rows = {"C10": replace(run, base_epochs=None)}
-    found = [cell for row, run in rows.items() for cell in cells(row, run, SAM_AND_SAMPA)]
-    return Plan(described(rows["C10"]), tuple(found), chain(tuple(SAM_AND_SAMPA)))
+    found = [entry for row, run in rows.items() for entry in row_of(row, run, SAM_AND_SAMPA)]
+    return Plan(run_in_words(rows["C10"]), tuple(found), against_first(tuple(SAM_AND_SAMPA)))
 
 
 def glue(scale: Scale, choices: Choices) -> Plan:
     methods = {"AdamW": "adamw", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.1": "sampa-0.1"}
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     runs: list[Run] = []
     for task in GLUE_ROWS if scale == "paper" else ("rte", "mrpc"):
         runs.append(glue_run(scale, task))
         rows = GLUE_ROWS[task] if scale != "smoke" else ((GLUE_ROWS[task][0][0], "accuracy"),)
-        found += [Cell(n, runs[-1].changed(method=m), rows) for n, m in methods.items()]
-    pairs = (*chain(tuple(methods)), ("SAMPa-0.1", "SAM"))
+        found += [PlannedEntry(n, runs[-1].changed(method=m), rows) for n, m in methods.items()]
+    pairs = (*against_first(tuple(methods)), ("SAMPa-0.1", "SAM"))
     return Plan(
-        "; ".join(map(described, runs)) if scale == "cpu" else described(runs[0]),
+        "; ".join(map(run_in_words, runs)) if scale == "cpu" else run_in_words(runs[0]),
         tuple(found),
         pairs,
     )
@@ -155,17 +162,17 @@ def glue(scale: Scale, choices: Choices) -> Plan:
 
 def noise(scale: Scale, choices: Choices) -> Plan:
     """Five levels of label noise; the same ρ for all methods."""
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     for percent in recipes.NOISE_LEVELS:
         run = recipes.noisy(percent)
         if scale != "paper":
             # The paper, too, has another ρ at 80 %.
             choice = choices.get("noise80" if percent == 80 else "noise")
             run = one_rho(images(scale, choice, noise=percent, edition=LARGER))
-        found += cells(f"{percent} %", run, FOUR)
+        found += row_of(f"{percent} %", run, FOUR)
     if scale == "cpu":
-        found += cells(HUMAN, _with_human_labels(choices), FOUR)
-    return Plan(described(found[0].run), tuple(found), STEPS)
+        found += row_of(HUMAN, _with_human_labels(choices), FOUR)
+    return Plan(run_in_words(found[0].run), tuple(found), STEPS)
 
 
 def _with_human_labels(choices: Choices) -> Run:
@@ -177,12 +184,12 @@ def _with_human_labels(choices: Choices) -> Run:
 def incorporation(scale: Scale, choices: Choices) -> Plan:
     """Each variant alone and with SAMPa, ρ doubled with SAMPa as in the paper."""
     run = _generalization(scale, choices)
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     for row, method in VARIANTS.items():
         for column, name in (("alone", method), ("with SAMPa", f"sampa+{method}")):
             made = run.changed(method=name) if scale == "paper" else in_proportion(run, name)
-            found.append(Cell(column, made, ((row, "accuracy"),)))
-    return Plan(described(run), tuple(found), (("with SAMPa", "alone"),))
+            found.append(PlannedEntry(column, made, ((row, "accuracy"),)))
+    return Plan(run_in_words(run), tuple(found), (("with SAMPa", "alone"),))
 
 
 def optsam(scale: Scale, choices: Choices) -> Plan:
@@ -195,13 +202,13 @@ def sam_db(scale: Scale, choices: Choices) -> Plan:
 
 def _naive(scale: Scale, choices: Choices, attempt: dict[str, str]) -> Plan:
     """A naive attempt beside SGD and SAM on three networks, with SAM's ρ."""
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     for row, run in _by_network(scale, choices, THREE_NETWORKS).items():
-        found += cells(row, run, {"SGD": "sgd", "SAM": "sam"})
-        found += cells(row, replace(run, rho=run.rhos["sam"]), attempt)
+        found += row_of(row, run, {"SGD": "sgd", "SAM": "sam"})
+        found += row_of(row, replace(run, rho=run.rhos["sam"]), attempt)
     (name,) = attempt
     return Plan(
-        described(found[0].run), tuple(found), (("SAM", "SGD"), (name, "SGD"), (name, "SAM"))
+        run_in_words(found[0].run), tuple(found), (("SAM", "SGD"), (name, "SGD"), (name, "SAM"))
     )
 
 
@@ -216,12 +223,12 @@ def penalty(scale: Scale, choices: Choices) -> Plan:
     rows = {"ResNet-56": clean, "ResNet-32 (80 % noisy label)": noisy}
     if scale != "paper":
         rows = {"clean labels": clean, "80 % wrong labels": noisy}
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     for row, run in rows.items():
-        found += cells(row, run, SAM_AND_SAMPA)
-        found += cells(row, replace(run, rho=run.rhos["sampa-0.2"]), {"Penalizing": "penalty"})
+        found += row_of(row, run, SAM_AND_SAMPA)
+        found += row_of(row, replace(run, rho=run.rhos["sampa-0.2"]), {"Penalizing": "penalty"})
     pairs = (("SAMPa-0.2", "SAM"), ("Penalizing", "SAM"), ("Penalizing", "SAMPa-0.2"))
-    return Plan(described(clean), tuple(found), pairs)
+    return Plan(run_in_words(clean), tuple(found), pairs)
 
 
 def lambdas(scale: Scale, choices: Choices) -> Plan:
@@ -230,8 +237,23 @@ def lambdas(scale: Scale, choices: Choices) -> Plan:
     if scale != "paper":
         noisy = images(scale, choices.get("noise"), noise=40, edition=LARGER)
         rows = {"conv net": one_rho(noisy)}
-    found: list[Cell] = []
+    found: list[PlannedEntry] = []
     for row, run in rows.items():
         fixed = replace(run, rho=run.rhos["sampa-0.2"])
-        found += cells(row, fixed, {f"λ = {lam:g}": f"sampa-{lam:g}" for lam in LAMBDAS})
-    return Plan(described(found[0].run), tuple(found), chain([c.column for c in found[:11]]))
+        found += row_of(row, fixed, {name: f"sampa-{lam:g}" for name, lam in LAMBDAS.items()})
+    return Plan(run_in_words(found[0].run), tuple(found), against_first(tuple(LAMBDAS)))
+
+
+# ---- pictures --------------------------------------------------------------------------------
+
+
+def over_noise(outcome: Outcome) -> tuple[Chart, ...]:
+    """Test accuracy over the share of wrong labels, a line for each method."""
+    title, axes = "Test accuracy under label noise", ("wrong training labels in %", ACCURACY)
+    return (Chart("label-noise", title, *axes, lines_over(outcome, NOISE_ROWS), BAND),)
+
+
+def over_lambda(outcome: Outcome) -> tuple[Chart, ...]:
+    """Test accuracy over λ, a line for each network."""
+    title, lines = "Test accuracy over λ", lines_over(outcome, LAMBDAS)
+    return (Chart("lambda", title, "λ", ACCURACY, lines, BAND),)

@@ -1,34 +1,73 @@
-"""Plans: which runs an experiment is made of at a scale, and how they become a table."""
+"""What an experiment is, how the user asks for it, and which runs it is made of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from sampa.lab.reproduce.settings import run_in_words
+from sampa.lab.results.outcome import Choice, Outcome, Scale
+from sampa.lab.results.paper import published
 from sampa.lab.training.run import Run
-
-Scale = Literal["paper", "cpu", "smoke"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
-AVERAGE = "Average"  # the row that is the mean of the others
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What tuning chose: the learning rate of all methods, and SAM's ρ."""
-
-    lr: float
-    rho: float
-
+from sampa.lab.training.session import Interrupted
 
 Choices = dict[str, Choice]
 """By the name of the tuning; what is missing was not tuned at that scale."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One entry of a table: the same run with several seeds.
+class Request:
+    """How an experiment is to be carried out.
+
+    Attributes:
+        scale: The paper's settings, a reduced edition, or one for tests.
+        out: The folder of all experiments.
+        seeds: How many; None takes what the experiment says.
+        devices: Processes a run.
+        jobs: Runs at the same time.
+        data_dir: Where data sets are.
+    """
+
+    scale: Scale
+    out: Path
+    seeds: int | None = None
+    devices: int = 1
+    jobs: int = 1
+    data_dir: Path | None = None
+
+    def folder(self, name: str) -> Path:
+        """The folder of an experiment or of a tuning at this scale."""
+        return self.out / f"{name}-{self.scale}"
+
+
+class Unfinished(Exception):
+    """Some runs are not done; what is done is kept, and the same command goes on."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextmanager
+def unfinished_if_stopped() -> Iterator[None]:
+    """Around a run in this process: when a signal stops it, the experiment is unfinished.
+
+    Raises:
+        Unfinished: With the exit code of that signal.
+    """
+    try:
+        yield
+    except Interrupted as stopped:
+        code = 128 + stopped.signal_number
+        raise Unfinished(f"{stopped}; the same command goes on", code) from stopped
+
+
+@dataclass(frozen=True)
+class PlannedEntry:
+    """One entry of a table before it is trained: the same run with several seeds.
 
     Attributes:
         column: Most often the method, by the paper's name.
@@ -53,23 +92,71 @@ class Plan:
 
     Attributes:
         about: Data, image size, network and epochs, for the heading.
-        cells: In the order of the table.
+        entries: In the order of the table.
         pairs: Which columns are compared on the same seeds: (column, baseline).
         average: Whether a row with the mean over the others is added.
     """
 
     about: str
-    cells: tuple[Cell, ...]
-    pairs: tuple[tuple[str, str], ...]
+    entries: tuple[PlannedEntry, ...]
+    pairs: tuple[tuple[str, str], ...] = ()
     average: bool = False
 
 
-def cells(row: str, run: Run, methods: dict[str, str], metric: str = "accuracy") -> list[Cell]:
+Planner = Callable[[Scale, Choices], Plan]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure of the paper.
+
+    Attributes:
+        id: What the user types.
+        title: What it is, in one line.
+        time: How long it takes, by scale.
+        complete: Does what is not done yet, and completes the outcome.
+        planner: What is trained, by scale and choices; None if nothing is.
+    """
+
+    id: str
+    title: str
+    time: dict[Scale, str]
+    complete: Callable[[Outcome, Request], Outcome]
+    planner: Planner | None = None
+
+    def blank(self, scale: Scale) -> Outcome:
+        """The outcome before anything is measured: what the paper says."""
+        known = published(self.id)
+        return Outcome(self.id, self.title, scale, "", known.label, known.claim)
+
+    def outcome(self, request: Request) -> Outcome:
+        """Do what is not done yet.
+
+        Raises:
+            Unfinished: If some runs failed, or a signal came.
+        """
+        return self.complete(self.blank(request.scale), request)
+
+    def runs(self, scale: Scale) -> list[Run]:
+        """All training runs at a scale, each once (the seed left at 0)."""
+        plan = Plan("", ()) if self.planner is None else self.planner(scale, {})
+        return [named(entry, self.blank(scale)) for entry in plan.entries]
+
+
+def named(entry: PlannedEntry, blank: Outcome) -> Run:
+    """A run named after its experiment and row; the paper's recipes keep their names."""
+    if blank.scale == "paper":
+        return entry.run
+    name = f"{blank.run_prefix}{entry.readings[0][0]}"
+    return replace(entry.run, name=name, about=run_in_words(entry.run))
+
+
+def row_of(row: str, run: Run, methods: dict[str, str]) -> list[PlannedEntry]:
     """A row of a table: one run with several methods, by the paper's names of them."""
-    readings = ((row, metric),)
-    return [Cell(name, run.changed(method=m), readings) for name, m in methods.items()]
+    readings = ((row, "accuracy"),)
+    return [PlannedEntry(name, run.changed(method=m), readings) for name, m in methods.items()]
 
 
-def chain(columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Each column against the first."""
+def against_first(columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each column compared with the first."""
     return tuple((column, columns[0]) for column in columns[1:])

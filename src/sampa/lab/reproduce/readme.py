@@ -5,13 +5,13 @@ Run it with `make readme`.
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from sampa.lab.reproduce.outcome import Outcome
-from sampa.lab.reproduce.plan import AVERAGE
-from sampa.lab.reproduce.render import HEAD, conditions, entry_cells, table_lines
+from sampa.lab.results.outcome import AVERAGE, RESULTS, read_outcome
+from sampa.lab.results.outcome_tables import scale_line, value_table
+from sampa.lab.results.table import as_markdown
 
 BEGIN, END = "<!-- results: written by make readme -->", "<!-- end of results -->"
 TABLES = {"tab-cifar10": AVERAGE, "tab-noise": "40 %"}  # by experiment: the row that is shown
@@ -25,12 +25,11 @@ def block(results: Path) -> str:
     """The part between the markers, markers included."""
     lines = [BEGIN, ""]
     for name, row in TABLES.items():
-        saved = json.loads((results / name / "results.json").read_text(encoding="utf-8"))
-        outcome = Outcome.from_json(saved)
-        entries = [e for e in outcome.entries if e.row == row]
-        rows = [entry_cells(entry, outcome.decimals) for entry in entries]
+        outcome = read_outcome(results / name / RESULTS)
+        assert outcome is not None
+        shown = replace(outcome, entries=tuple(e for e in outcome.entries if e.row == row))
         lines += [f"**[{name}](results/reproduce/{name}/README.md)**: {outcome.title}.", ""]
-        lines += [conditions(outcome), "", *table_lines(HEAD, rows), ""]
+        lines += [scale_line(outcome), "", *as_markdown(value_table(shown)), ""]
     for figure, title in FIGURES.items():
         lines += [f"![{title}](results/reproduce/{figure}.svg)", ""]
     return "\n".join([*lines, END])

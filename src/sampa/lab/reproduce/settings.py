@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sampa.catalog import find_method
 from sampa.cost import hyperparameters
-from sampa.lab.reproduce.plan import Choice, Scale
+from sampa.lab.results.outcome import Choice, Scale
 from sampa.lab.training import recipes
 from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run, Schedule
 
@@ -21,8 +21,8 @@ class Edition:
     """CIFAR, reduced.
 
     Attributes:
-        images: So many are taken, ...
-        held_back: ... and of these so many are not trained on.
+        images: The number taken, ...
+        held_back: ... and the number of these that are not trained on.
         side: Pixels, after averaging down.
         epochs: Of methods with a perturbation; the base optimizer has twice as many.
         batch_size: Images in a batch.
@@ -151,7 +151,7 @@ def adamw(run: Run, lr: float) -> Run:
     return replace(run, base=BaseSpec("adamw", lr=lr), max_norm=1.0)
 
 
-def described(run: Run) -> str:
+def run_in_words(run: Run) -> str:
     """Data, image size, network and epochs in a few words, for headings."""
     data, images = run.data, "all images"
     if data.subset is not None:

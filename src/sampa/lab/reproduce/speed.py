@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -21,8 +21,8 @@ from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.rounds import prepared, take_turns
 from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
 from sampa.lab.reproduce.memory import peak_bytes
-from sampa.lab.reproduce.plan import Scale
-from sampa.lab.reproduce.request import Request
+from sampa.lab.reproduce.plan import Request
+from sampa.lab.results.outcome import Scale
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 
@@ -87,38 +87,64 @@ CONTESTS = {
 }
 
 
-def contest(name: str, request: Request) -> dict[str, Any]:
-    """What a contest measured: "seconds" (and "bytes") by contender, "about" and "conditions".
+@dataclass(frozen=True)
+class ContestResult:
+    """What a contest measured.
 
-    It is measured once, on two processes of this machine (one at the scale for tests).
+    Attributes:
+        seconds: Of each round, by contender.
+        bytes: Peak memory of a step, by contender; empty if it was not counted.
     """
+
+    model: str
+    batch_size: int
+    rounds: int
+    seconds: dict[str, list[float]]
+    bytes: dict[str, float]
+    conditions: dict[str, Any]
+
+    @property
+    def about(self) -> str:
+        return f"{self.model}, batches of {self.batch_size}; {self.rounds} rounds"
+
+    def ratios(self, below: str) -> dict[str, dict[int, float]]:
+        """For each contender: its time in steps of another, one ratio a round."""
+        pairs = {n: zip(t, self.seconds[below], strict=True) for n, t in self.seconds.items()}
+        return {name: {i: a / b for i, (a, b) in enumerate(p)} for name, p in pairs.items()}
+
+
+def contest(name: str, request: Request) -> ContestResult:
+    """What a contest measured: once, on two processes of this machine (one for tests)."""
     folder = RunFolder(request.folder(f"speed-{name}"))
     found = folder.read("measured.json")
-    if found is None:
-        scale, workload = request.scale, CONTESTS[name].workloads[request.scale]
-        if scale == "smoke":
-            found = measure_contest(Bench(workload, torch.device("cpu"), 0, 1), name, scale)
-        else:
-            found = on_ranks(measure_contest, RANKS, workload, name, scale)[0]
-        folder.path.mkdir(parents=True, exist_ok=True)
-        folder.write("measured.json", found)
-    return found
+    if found is not None:
+        return ContestResult(**found)
+    scale, workload = request.scale, CONTESTS[name].workloads[request.scale]
+    if scale == "smoke":
+        result = measure_contest(Bench(workload, torch.device("cpu"), 0, 1), name, scale)
+    else:
+        result = on_ranks(measure_contest, RANKS, workload, name, scale)[0]
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write("measured.json", asdict(result))
+    return result
 
 
-def measure_contest(bench: Bench, name: str, scale: Scale) -> dict[str, Any]:
+def measure_contest(bench: Bench, name: str, scale: Scale) -> ContestResult:
     """Let all contenders of a contest make their turns; a program for every rank."""
     busy = round(os.getloadavg()[0], 1)  # of others, before we begin
-    asked = CONTESTS[name]
-    workload, rounds = bench.workload, asked.rounds[scale]
+    asked, workload = CONTESTS[name], bench.workload
+    rounds = asked.rounds[scale]
     steps = [prepared(bench, contender) for contender in asked.contenders]
     seconds = take_turns(bench, asked.contenders, steps, rounds)
     peaks = _peaks(steps, bench.device) if asked.with_memory else []
-    return {
-        "about": f"{workload.model}, batches of {workload.batch_size}; {rounds} rounds",
-        "seconds": seconds,
-        **({"bytes": dict(zip(seconds, peaks, strict=True))} if peaks else {}),
-        "conditions": {**conditions(), "processes": bench.ranks, "load average": busy},
-    }
+    return ContestResult(
+        model=workload.model,
+        batch_size=workload.batch_size,
+        rounds=rounds,
+        seconds=seconds,
+        bytes=dict(zip(seconds, peaks, strict=True)) if peaks else {},
+        conditions={**conditions(), "processes": bench.ranks, "load average": busy},
+    )
 
 
 def _peaks(steps: Sequence[Step | None], device: torch.device) -> list[float]:
@@ -128,12 +154,3 @@ def _peaks(steps: Sequence[Step | None], device: torch.device) -> list[float]:
     if is_distributed():
         dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return found.tolist()
-
-
-def ratios(seconds: dict[str, list[float]], below: str) -> dict[str, dict[int, float]]:
-    """For each contender: its time in steps of another, one ratio a round."""
-    reference = seconds[below]
-    return {
-        name: {i: a / b for i, (a, b) in enumerate(zip(times, reference, strict=True))}
-        for name, times in seconds.items()
-    }

@@ -10,26 +10,24 @@ condition η_t < max{1, 1 / 2L} must read min, as the proof uses both; here η_t
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.lab.reproduce.outcome import Chart, Entry, Line, Outcome
-from sampa.lab.reproduce.paper import published
-from sampa.lab.reproduce.request import Request
+from sampa.lab.reproduce.plan import Request
+from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
+from sampa.lab.results.outcome import Entry, Outcome
 from sampa.lab.training.conditions import conditions
 
 RHO = 0.1
 HORIZONS = (10, 30, 100, 300, 1000)
 NO_BATCH = torch.zeros(1)  # full gradients
-TITLE = "the potential V_t and the rate of the theorem, bound against measured"
 
 
-class Problem(nn.Module):
+class ConvexProblem(nn.Module):
     """A convex function with a known Lipschitz constant and infimum."""
 
     def __init__(
@@ -47,14 +45,14 @@ class Problem(nn.Module):
         return torch.autograd.grad(self.f(x), x)[0]
 
 
-def quadratic(seed: int) -> Problem:
+def quadratic(seed: int) -> ConvexProblem:
     """½ xᵀ A x in ten dimensions, with eigenvalues from 0 to 2."""
     rotation = torch.linalg.qr(_normal(seed, 10, 10))[0]
     A = rotation @ torch.diag(torch.linspace(0, 2, 10, dtype=torch.float64)) @ rotation.T
-    return Problem(lambda x: 0.5 * x @ A @ x, 3 * _normal(seed + 1, 10), 2.0, 0.0)
+    return ConvexProblem(lambda x: 0.5 * x @ A @ x, 3 * _normal(seed + 1, 10), 2.0, 0.0)
 
 
-def logistic(seed: int) -> Problem:
+def logistic(seed: int) -> ConvexProblem:
     """Cross-entropy to the probabilities σ(X w*), so that the infimum is reached at w*."""
     samples = 50
     X, w_star = _normal(seed, samples, 5), _normal(seed + 1, 5)
@@ -64,7 +62,7 @@ def logistic(seed: int) -> Problem:
         return nn.functional.binary_cross_entropy_with_logits(X @ w, targets)
 
     lipschitz = torch.linalg.matrix_norm(X, 2).item() ** 2 / (4 * samples)
-    return Problem(f, 5 * _normal(seed + 2, 5), lipschitz, f(w_star).item())
+    return ConvexProblem(f, 5 * _normal(seed + 2, 5), lipschitz, f(w_star).item())
 
 
 PROBLEMS = {"quadratic": quadratic, "logistic regression": logistic}
@@ -84,24 +82,57 @@ class Trace:
 
     Attributes:
         potential: V_t.
-        allowed: The bound of V_{t+1} from V_t, for t = 0 .. T−1.
+        allowed: The bound of V_{t+1} from V_t.
         squares: ‖∇f(x_t)‖².
     """
 
+    problem: ConvexProblem
     lr: float
-    potential: list[float]
-    allowed: list[float]
-    squares: list[float]
+    potential: list[float] = field(default_factory=list)
+    allowed: list[float] = field(default_factory=list)
+    squares: list[float] = field(default_factory=list)
+
+    @property
+    def updates(self) -> int:
+        return len(self.potential) - 1
+
+    @property
+    def violations(self) -> int:
+        """Updates after which the potential is above what the lemma allows."""
+        pairs = zip(self.allowed, self.potential[1:], strict=False)
+        return sum(after > allowed + 1e-12 * (1 + abs(after)) for allowed, after in pairs)
+
+    @property
+    def mean(self) -> float:
+        """Of ‖∇f(x_t)‖² over the updates."""
+        return sum(self.squares[:-1]) / self.updates
+
+    @property
+    def bound(self) -> float:
+        """The theorem's, of that mean, for a fixed η."""
+        L, lr, T = self.problem.lipschitz, self.lr, self.updates
+        gap = self.potential[0] - self.problem.infimum
+        return (gap + constant(L) * RHO**2 * T * lr**2) / (T * lr * (1 - lr * L / 2))
+
+    def visit(self, x: Tensor, y: Tensor) -> None:
+        problem, L, lr = self.problem, self.problem.lipschitz, self.lr
+        g = problem.gradient(x)
+        square, gap = g.square().sum().item(), (g - problem.gradient(y)).square().sum().item()
+        potential = problem.f(x).item() + 0.5 * (1 - lr * L) * gap  # V_t
+        self.potential.append(potential)
+        self.squares.append(square)
+        error = lr**2 * RHO**2 * constant(L)
+        self.allowed.append(potential - lr * (1 - lr * L / 2) * square + error)
 
 
-def step_size(problem: Problem, T: int) -> float:
+def step_size(problem: ConvexProblem, T: int) -> float:
     """η = min{√(Δ_0 / (C ρ² T)), 1 / 2L, 1}, the theorem's choice."""
     L = problem.lipschitz
     gap = problem.f(problem.x.detach()).item() - problem.infimum
     return min((gap / (constant(L) * RHO**2 * T)) ** 0.5, 0.5 / L, 1.0)
 
 
-def trace(problem: Problem, lr: float, T: int) -> Trace:
+def trace(problem: ConvexProblem, T: int) -> Trace:
     """SAMPa-0 for T updates, watched from outside: the lookahead y is the last point evaluated."""
     points: list[Tensor] = []
 
@@ -109,135 +140,77 @@ def trace(problem: Problem, lr: float, T: int) -> Trace:
         points.append(problem.x.detach().clone())
         return problem(batch)
 
-    base = torch.optim.SGD(problem.parameters(), lr=lr)
+    found = Trace(problem, step_size(problem, T))
+    base = torch.optim.SGD(problem.parameters(), lr=found.lr)
     optimizer = sampa.SAMPa(base, rho=RHO, lam=0.0, perturb_eps=0.0)
-    found = Trace(lr, [], [], [])
     for _ in range(T + 1):  # the first call computes g_0 = ∇f(y_0), and y_0 = x_0
         optimizer.step(loss_fn, NO_BATCH)
-        _note(found, problem, problem.x.detach().clone(), points[-1])
+        found.visit(problem.x.detach().clone(), points[-1])
     return found
 
 
-def _note(found: Trace, problem: Problem, x: Tensor, y: Tensor) -> None:
-    L, lr = problem.lipschitz, found.lr
-    g = problem.gradient(x)
-    square, gap = g.square().sum().item(), (g - problem.gradient(y)).square().sum().item()
-    potential = problem.f(x).item() + 0.5 * (1 - lr * L) * gap  # V_t
-    found.potential.append(potential)
-    found.squares.append(square)
-    error = lr**2 * RHO**2 * constant(L)
-    found.allowed.append(potential - lr * (1 - lr * L / 2) * square + error)
+Traces = dict[int, list[Trace]]
+"""By the number of updates: a trace for each seed."""
 
 
-def rate(problem: Problem, found: Trace) -> tuple[float, float]:
-    """The mean of ‖∇f(x_t)‖² over a run with fixed η, and the theorem's bound."""
-    L, lr, squares = problem.lipschitz, found.lr, found.squares[:-1]
-    T = len(squares)
-    gap = found.potential[0] - problem.infimum
-    bound = (gap + constant(L) * RHO**2 * T * lr**2) / (T * lr * (1 - lr * L / 2))
-    return sum(squares) / T, bound
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One problem at one horizon with one seed.
-
-    Attributes:
-        mean: Of ‖∇f(x_t)‖² over the run.
-        bound: The theorem's.
-        infimum: Of f.
-    """
-
-    problem: str
-    horizon: int
-    seed: int
-    mean: float
-    bound: float
-    trace: Trace
-    infimum: float = 0.0
-
-    @property
-    def violations(self) -> int:
-        """Updates after which the potential is above what the lemma allows."""
-        pairs = zip(self.trace.allowed, self.trace.potential[1:], strict=False)
-        return sum(after > allowed + 1e-12 * (1 + abs(after)) for allowed, after in pairs)
-
-
-def measure(name: str, horizon: int, seed: int) -> Measured:
-    problem = PROBLEMS[name](100 * seed)
-    found = trace(problem, step_size(problem, horizon), horizon)
-    return Measured(name, horizon, seed, *rate(problem, found), found, problem.infimum)
-
-
-def carry_out(request: Request) -> Outcome:
+def complete(blank: Outcome, request: Request) -> Outcome:
     """Each problem with each horizon, once for every seed."""
     horizons = HORIZONS[:2] if request.scale == "smoke" else HORIZONS
     seeds = range(request.seeds or 3)
-    found = [measure(name, T, seed) for name in PROBLEMS for T in horizons for seed in seeds]
-    updates = sum(m.horizon for m in found)
-    violations = sum(m.violations for m in found)
-    known = published("theory")
-    return Outcome(
-        id="theory",
-        title=TITLE,
-        scale=request.scale,
+    found: dict[str, Traces] = {
+        name: {T: [trace(make(100 * seed), T) for seed in seeds] for T in horizons}
+        for name, make in PROBLEMS.items()
+    }
+    traces = [t for own in found.values() for group in own.values() for t in group]
+    updates, violations = sum(t.updates for t in traces), sum(t.violations for t in traces)
+    return replace(
+        blank,
         about=f"SAMPa-0 with ρ = {RHO:g} and the theorem's fixed step size; a quadratic in 10 "
         "dimensions, and logistic regression on 50 samples with 5 features",
-        label=known.label,
-        claim=known.claim,
         unit="mean of ‖∇f(x_t)‖² over T updates, mean ± standard deviation over problems",
         decimals=4,
-        entries=tuple(_entries(found)),
+        entries=tuple(entry for name, own in found.items() for entry in _entries(name, own)),
         pairs=(("measured", "bound"),),
-        charts=tuple(chart for name in PROBLEMS for chart in _charts(name, found)),
+        charts=tuple(chart for name, own in found.items() for chart in _charts(name, own)),
         facts=(f"The potential was above the lemma's bound in {violations} of {updates} updates.",),
         conditions=conditions(),
     )
 
 
-def _entries(found: list[Measured]) -> list[Entry]:
+def _entries(name: str, found: Traces) -> list[Entry]:
     entries: list[Entry] = []
-    for name, horizon in dict.fromkeys((m.problem, m.horizon) for m in found):
-        group = [m for m in found if (m.problem, m.horizon) == (name, horizon)]
-        row = f"{name}, T = {horizon}"
-        entries.append(Entry(row, "bound", {m.seed: m.bound for m in group}))
-        entries.append(Entry(row, "measured", {m.seed: m.mean for m in group}))
+    for T, traces in found.items():
+        row = f"{name}, T = {T}"
+        entries.append(Entry(row, "bound", {seed: t.bound for seed, t in enumerate(traces)}))
+        entries.append(Entry(row, "measured", {seed: t.mean for seed, t in enumerate(traces)}))
     return entries
 
 
-def _charts(name: str, found: list[Measured]) -> list[Chart]:
-    own = [m for m in found if m.problem == name]
-    longest = [m for m in own if m.horizon == max(m.horizon for m in own)]
-    return [_potential_chart(name, longest[0]), _rate_chart(name, own)]
-
-
-def _potential_chart(name: str, found: Measured) -> Chart:
-    """V_t and what the lemma allows it to be, both from the same point, above the infimum."""
-    steps = list(range(1, min(len(found.trace.potential), 61)))
-    x = [float(t) for t in steps]
-    lines = [
-        Line("bound from V_{t−1}", x, [found.trace.allowed[t - 1] - found.infimum for t in steps]),
-        Line("V_t", x, [found.trace.potential[t] - found.infimum for t in steps]),
+def _charts(name: str, found: Traces) -> list[Chart]:
+    """V_t and what the lemma allows it to be, both from the same point; and the rate."""
+    file, first = name.split()[0], found[max(found)][0]
+    steps = list(range(1, min(len(first.potential), 61)))
+    x, infimum = [float(t) for t in steps], first.problem.infimum
+    potentials = [
+        Line("bound from V_{t−1}", x, [first.allowed[t - 1] - infimum for t in steps]),
+        Line("V_t", x, [first.potential[t] - infimum for t in steps]),
     ]
-    title, note = f"Potential, {name}", "The first seed; f* is the infimum."
-    file = f"potential-{name.split()[0]}"
-    return Chart(file, title, "update", "V − f*", lines, note, log_y=True)
-
-
-def _rate_chart(name: str, found: list[Measured]) -> Chart:
-    bounds: dict[int, list[float]] = {}
-    means: dict[int, list[float]] = {}
-    for m in found:
-        bounds.setdefault(m.horizon, []).append(m.bound)
-        means.setdefault(m.horizon, []).append(m.mean)
-    lines = [_band("bound", bounds), _band("measured", means)]
-    title, file = f"Mean of ‖∇f(x_t)‖², {name}", f"rate-{name.split()[0]}"
-    note = "Mean over seeds; the band reaches from the lowest to the highest."
-    axes = "T", "mean of ‖∇f‖²"
-    return Chart(file, title, *axes, lines, note, log_y=True, log_x=True)
-
-
-def _band(label: str, values: dict[int, list[float]]) -> Line:
-    found = list(values.values())
-    mean, low, high = map(statistics.fmean, found), map(min, found), map(max, found)
-    return Line(label, [float(T) for T in values], list(mean), list(low), list(high))
+    horizons, groups = [float(T) for T in found], list(found.values())
+    rates = [
+        over_seeds("bound", horizons, [[t.bound for t in traces] for traces in groups]),
+        over_seeds("measured", horizons, [[t.mean for t in traces] for traces in groups]),
+    ]
+    note = "The first seed; f* is the infimum."
+    title, axes = f"Mean of ‖∇f(x_t)‖², {name}", ("T", "mean of ‖∇f‖²")
+    return [
+        Chart(
+            f"potential-{file}",
+            f"Potential, {name}",
+            "update",
+            "V − f*",
+            potentials,
+            note,
+            log_y=True,
+        ),
+        Chart(f"rate-{file}", title, *axes, rates, EXTREMES, log_y=True, log_x=True),
+    ]

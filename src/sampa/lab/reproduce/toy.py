@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.lab.reproduce.outcome import Chart, Entry, Line, Outcome
-from sampa.lab.reproduce.paper import published
-from sampa.lab.reproduce.request import Request
+from sampa.lab.reproduce.plan import Request
+from sampa.lab.results.charts import Chart, Line, over_seeds
+from sampa.lab.results.outcome import Entry, Outcome
 from sampa.lab.training.conditions import conditions
 
 LR = RHO = 0.1
@@ -57,36 +57,25 @@ def distances(make: Callable[..., sampa.SharpnessAware], seed: int) -> list[floa
     return path
 
 
-def carry_out(request: Request) -> Outcome:
+def complete(blank: Outcome, request: Request) -> Outcome:
     """All methods from the same start; only RandSAM depends on the seed."""
     seeds = range(request.seeds or 3)
     paths = {name: [distances(make, seed) for seed in seeds] for name, make in METHODS.items()}
-    known = published("fig-toy")
-    return Outcome(
-        id="fig-toy",
-        title=TITLE,
-        scale=request.scale,
+    row = "distance to the minimum"
+    return replace(
+        blank,
         about=f"f(x) = ‖x‖² in {DIMENSIONS} dimensions, ‖x_0‖ = 1, η = ρ = {LR:g}, {STEPS} updates",
-        label=known.label,
-        claim=known.claim,
         unit=f"root mean square of ‖x_t‖ over the last {TAIL} updates, "
         "mean ± standard deviation over seeds",
         decimals=4,
         entries=tuple(
-            Entry(
-                "distance to the minimum",
-                name,
-                {s: _rms(p) for s, p in zip(seeds, found, strict=True)},
-            )
+            Entry(row, name, dict(zip(seeds, map(_rms, found), strict=True)))
             for name, found in paths.items()
         ),
         pairs=tuple((name, "SAM") for name in METHODS if name != "SAM"),
         charts=(_chart(paths),),
         conditions=conditions(),
     )
-
-
-TITLE = "f(x) = ‖x‖²: SAM, RandSAM, OptSAM and SAMPa-λ"
 
 
 def _rms(path: list[float]) -> float:
@@ -108,8 +97,7 @@ def _strays(path: list[float]) -> list[float]:
 
 
 def _line(name: str, found: list[list[float]]) -> Line:
-    updates = [float(t) for t in range(len(found[0]))]
-    by_update = list(zip(*found, strict=True))
-    low, high = [min(values) for values in by_update], [max(values) for values in by_update]
-    mean = [statistics.fmean(values) for values in by_update]
-    return Line(name, updates, mean) if low == high else Line(name, updates, mean, low, high)
+    line = over_seeds(
+        name, [float(t) for t in range(len(found[0]))], list(zip(*found, strict=True))
+    )
+    return Line(name, line.x, line.y) if line.low == line.high else line

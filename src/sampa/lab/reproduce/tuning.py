@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from sampa.lab.reproduce.plan import Choice, Scale
 from sampa.lab.reproduce.settings import DEFAULT, LARGER, SMALL, Edition, images, one_rho
+from sampa.lab.results.outcome import Choice, Scale, Tuned
 from sampa.lab.training.run import Run
 
 SEED = 1000  # reported seeds count from 0
 
 
 @dataclass(frozen=True)
-class Grid:
+class TuningGrid:
     """What is tried.
 
     Attributes:
@@ -36,21 +35,11 @@ class Grid:
     rhos: tuple[float, ...]
     judges: tuple[str, ...] = ("sam", "sampa-0.2")
 
-
-@dataclass(frozen=True)
-class Trial:
-    """One tuning run and its place in the grid."""
-
-    method: str
-    lr: float
-    rho: float
-    run: Run
-
-    @property
-    def key(self) -> str:
-        """A folder's name."""
-        rho = "" if self.method == "sgd" else f"-rho{self.rho:g}"
-        return f"{self.method}-lr{self.lr:g}{rho}"
+    def trials(self, scale: Scale, choice: Choice, methods: tuple[str, ...]) -> dict[str, Run]:
+        """A run for each method, by the name of its folder."""
+        run = replace(self.run(scale, choice), name=f"tuning-{scale}-{self.title}", seed=SEED)
+        rhos = {m: "" if m == "sgd" else f"-rho{choice.rho:g}" for m in methods}
+        return {f"{m}-lr{choice.lr:g}{rhos[m]}": replace(run, method=m) for m in methods}
 
 
 def _noisy(noise: int, edition: Edition) -> Callable[[Scale, Choice], Run]:
@@ -59,29 +48,16 @@ def _noisy(noise: int, edition: Edition) -> Callable[[Scale, Choice], Run]:
 
 LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
 STEADY = (0.02, 0.05)  # with more pixels some runs do not train steadily at 0.1
-GRIDS: dict[str, dict[Scale, Grid]] = {
-    "clean": {"cpu": Grid("noise0", images, LRS, RHOS, judges=("sam",))},
-    "small-noise": {"cpu": Grid("noise40", _noisy(40, SMALL), LRS, RHOS)},
-    "noise": {
-        "cpu": Grid("noise40", _noisy(40, LARGER), STEADY, RHOS),
-        "smoke": Grid("noise40", _noisy(40, LARGER), (0.05, 0.1), (0.1, 0.2), judges=("sam",)),
-    },
-    "noise80": {"cpu": Grid("noise80", _noisy(80, LARGER), STEADY, (0.01, 0.05, 0.1, 0.2))},
+FEW = TuningGrid("noise40", _noisy(40, LARGER), (0.05, 0.1), (0.1, 0.2), judges=("sam",))
+GRIDS: dict[str, dict[Scale, TuningGrid]] = {
+    "clean": {"cpu": TuningGrid("noise0", images, LRS, RHOS, judges=("sam",))},
+    "small-noise": {"cpu": TuningGrid("noise40", _noisy(40, SMALL), LRS, RHOS)},
+    "noise": {"cpu": TuningGrid("noise40", _noisy(40, LARGER), STEADY, RHOS), "smoke": FEW},
+    "noise80": {"cpu": TuningGrid("noise80", _noisy(80, LARGER), STEADY, (0.01, 0.05, 0.1, 0.2))},
 }
 
-Scores = Callable[[list[Trial]], list[float]]
-"""Carries trials out and gives their validation scores."""
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """A choice with the scores it rests on."""
-
-    choice: Choice
-    scores: dict[str, float]
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+Scores = Callable[[dict[str, Run]], dict[str, float]]
+"""Carries trials out and gives their validation scores, by the same names."""
 
 
 def tune(name: str, scale: Scale, score: Scores) -> Tuned | None:
@@ -89,24 +65,15 @@ def tune(name: str, scale: Scale, score: Scores) -> Tuned | None:
     grid = GRIDS.get(name, {}).get(scale)
     if grid is None:
         return None
-    by_lr = {lr: [_trial(scale, grid, m, lr) for m in ("sgd", "sam")] for lr in grid.lrs}
-    scores = _scored(by_lr, score)
-    lr = _best(by_lr, scores)
-    by_rho = {rho: [_trial(scale, grid, m, lr, rho) for m in grid.judges] for rho in grid.rhos}
-    scores |= _scored(by_rho, score)
-    return Tuned(Choice(lr, _best(by_rho, scores)), scores)
+    by_lr = {lr: grid.trials(scale, Choice(lr, DEFAULT.rho), ("sgd", "sam")) for lr in grid.lrs}
+    lr, scores = _best(by_lr, score)
+    by_rho = {rho: grid.trials(scale, Choice(lr, rho), grid.judges) for rho in grid.rhos}
+    rho, more = _best(by_rho, score)
+    return Tuned(Choice(lr, rho), scores | more)
 
 
-def _trial(scale: Scale, grid: Grid, method: str, lr: float, rho: float = DEFAULT.rho) -> Trial:
-    run, name = grid.run(scale, Choice(lr, rho)), f"tuning-{scale}-{grid.title}"
-    return Trial(method, lr, rho, replace(run, name=name, method=method, seed=SEED))
-
-
-def _scored(groups: dict[float, list[Trial]], score: Scores) -> dict[str, float]:
-    trials = [trial for group in groups.values() for trial in group]
-    return {t.key: s for t, s in zip(trials, score(trials), strict=True)}
-
-
-def _best(groups: dict[float, list[Trial]], scores: dict[str, float]) -> float:
-    """The value with the highest mean validation score; the first of equals."""
-    return max(groups, key=lambda value: statistics.fmean(scores[t.key] for t in groups[value]))
+def _best(trials: dict[float, dict[str, Run]], score: Scores) -> tuple[float, dict[str, float]]:
+    """The value with the highest mean validation score (the first of equals), and all scores."""
+    scores = score({name: run for runs in trials.values() for name, run in runs.items()})
+    best = max(trials, key=lambda value: statistics.fmean(scores[name] for name in trials[value]))
+    return best, scores

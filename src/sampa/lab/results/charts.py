@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+EXTREMES = "Mean over seeds; the band reaches from the lowest to the highest."
 FEW = 12  # points of a single line, up to which each is told in words
 
 
@@ -40,8 +41,7 @@ class Chart:
         name: Of its files, and of its ids in a page.
         note: What one must know to read it.
         kind: Lines; bars (one value a line, named by its label) or intervals around values, both
-            with the paper's as a second value; points with their labels; or clouds of points, with
-            the mean of each.
+            with the paper's as a second value; or points, with the mean of each line.
         reference: A value that others are held against: of y in lines, of x in intervals.
         legend: Whether it names its lines; a page may have keys to them elsewhere.
     """
@@ -52,7 +52,7 @@ class Chart:
     y_label: str
     lines: list[Line]
     note: str = ""
-    kind: Literal["lines", "bars", "intervals", "points", "clouds"] = "lines"
+    kind: Literal["lines", "bars", "intervals", "points"] = "lines"
     log_y: bool = False
     log_x: bool = False
     reference: float | None = None
@@ -78,19 +78,21 @@ def over_seeds(
 
 def in_words(chart: Chart) -> str:
     """The chart for those who do not see it."""
+    axis = chart.y_label or f"Mean over seeds, from first to last {chart.x_label}"
     if chart.kind in ("bars", "intervals"):
+        axis = chart.x_label
         parts = [f"{_full(line)}: {_with_paper(line.y)}" for line in chart.lines]
-    elif chart.kind == "clouds":
+    elif chart.kind == "points":
+        axis = f"{chart.y_label or 'Mean'} against {chart.x_label}"
         centers = [(n.label, statistics.fmean(n.x), statistics.fmean(n.y)) for n in chart.lines]
         parts = [f"{label}: {number(y)} at {number(x)}" for label, x, y in centers]
     elif len(chart.lines) == 1 and 1 < len(chart.lines[0].x) <= FEW:
-        (line,) = chart.lines
-        points = zip(line.x, line.y, strict=True)
-        parts = [f"{chart.x_label} = {x:g}: {number(y)}" for x, y in points]
+        points = zip(chart.lines[0].x, chart.lines[0].y, strict=True)
+        return "; ".join(f"{chart.x_label} = {x:g}: {number(y)}" for x, y in points) + "."
     else:
-        parts = [f"{line.label}: {_ends(line.y)}" for line in chart.lines]
-    axes = [chart.y_label, chart.x_label] if chart.kind == "clouds" else [chart.y_label]
-    return f"{' against '.join(filter(None, axes)) or chart.x_label}. {'; '.join(parts)}."
+        ends = {n.label: dict.fromkeys((number(n.y[0]), number(n.y[-1]))) for n in chart.lines}
+        parts = [f"{label}: {' to '.join(values)}" for label, values in ends.items()]
+    return f"{axis}. {'; '.join(parts)}."
 
 
 def number(value: float) -> str:
@@ -105,8 +107,3 @@ def _full(line: Line) -> str:
 def _with_paper(values: Sequence[float]) -> str:
     ours, *paper = map(number, values)
     return f"{ours}, in the paper {paper[0]}" if paper else ours
-
-
-def _ends(values: Sequence[float]) -> str:
-    first, last = number(values[0]), number(values[-1])
-    return first if len(values) == 1 else f"{first} to {last}"

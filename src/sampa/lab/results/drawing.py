@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sampa.lab.results.charts import Chart, Line
-from sampa.lab.results.labels import place
 from sampa.lab.results.summary import is_beyond_chance
 from sampa.lab.results.svg import COLORS, PAGE, PRINT, Palette, styled, to_element, write_files
 
@@ -103,15 +102,7 @@ def draw(chart: Chart, palette: Palette) -> Figure:
             axes.set(**{f"{axis}scale": "log"})
             getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # powers would be formulas
             getattr(axes, f"{axis}axis").set_minor_formatter("")
-    drawing = _Drawing(axes, chart, palette)
-    drawers = {
-        "lines": drawing.lines,
-        "bars": drawing.bars,
-        "intervals": drawing.intervals,
-        "points": drawing.points,
-        "clouds": drawing.clouds,
-    }
-    drawers[chart.kind]()
+    getattr(_Drawing(axes, chart, palette), chart.kind)()
     return drawn
 
 
@@ -159,16 +150,7 @@ class _Drawing:
             self._line(line, number)
         if not self.chart.log_x and all(x == round(x) for line in lines for x in line.x):
             axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        legend: dict[str, Any] = {"fontsize": SMALL, "frameon": False, "handlelength": 2.4}
-        if not self.chart.legend or len(lines) == 1:
-            return
-        if len(lines) > FEW:
-            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), **legend)
-        else:
-            columns = max(1, min(FEW, ROW // max(len(line.label) for line in lines)))
-            axes.legend(
-                loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, **legend
-            )
+        self._legend()
 
     def _line(self, line: Line, number: int) -> None:
         drawn, count = look(number), len(self.chart.lines)
@@ -243,33 +225,31 @@ class _Drawing:
                 markersize=4.2,
             )
 
-    # ---- points ------------------------------------------------------------------------------
-
     def points(self) -> None:
-        """Named points, with their deviation where it is known."""
+        """The points of each line as small marks, their mean as a large one."""
         axes, lines = self.axes, self.chart.lines
         for line, number in zip(lines, looks(lines), strict=True):
-            color = self.palette.series[look(number).color]
-            if line.low:
-                axes.plot([line.x[0]] * 2, [line.low[0], line.high[0]], color=color, linewidth=1.0)
-            axes.plot(line.x, line.y, linestyle="none", marker=look(number).marker, color=color)
-        axes.margins(0.15)
-        axes.set_xlim(axes.get_xlim())
-        scale = 72 / axes.figure.get_dpi()
-        spots = [tuple(axes.transData.transform((n.x[0], n.y[0])) * scale) for n in lines]
-        sizes = [(0.6 * SMALL * len(line.label), 1.1 * SMALL) for line in lines]
-        for line, offset in zip(lines, place(spots, sizes), strict=True):
-            at = (line.x[0], line.y[0])
-            axes.annotate(line.label, at, offset, textcoords="offset points", fontsize=SMALL)
-
-    def clouds(self) -> None:
-        """The points of each line as small marks, their mean as a large one."""
-        for line, number in zip(self.chart.lines, looks(self.chart.lines), strict=True):
             drawn = look(number)
             marks: dict[str, Any] = {"marker": drawn.marker, "linestyle": "none"}
             marks["color"] = self.palette.series[drawn.color]
-            self.axes.plot(line.x, line.y, ms=3.5, alpha=0.6, markeredgewidth=0, **marks)
-            center = statistics.fmean(line.x), statistics.fmean(line.y)
-            self.axes.plot(*center, ms=8, markeredgecolor=self.palette.paper, **marks)
-        self.axes.set_xlim(left=0)
-        self.axes.margins(y=0.1)
+            x, y = statistics.fmean(line.x), statistics.fmean(line.y)
+            if line.low:
+                axes.plot([x, x], [line.low[0], line.high[0]], color=marks["color"], linewidth=1.0)
+            if len(line.x) > 1:
+                axes.plot(line.x, line.y, ms=3.5, alpha=0.6, markeredgewidth=0, **marks)
+            axes.plot(x, y, ms=8, markeredgecolor=self.palette.paper, label=line.label, **marks)
+        axes.set_xlim(left=0)
+        axes.margins(y=0.1)
+        self._legend()
+
+    def _legend(self) -> None:
+        labels = [line.label for line in self.chart.lines]
+        style: dict[str, Any] = {"fontsize": SMALL, "frameon": False, "handlelength": 2.4}
+        if not self.chart.legend or len(labels) == 1:
+            return
+        if len(labels) > FEW:
+            self.axes.legend(loc="upper left", bbox_to_anchor=(1, 1), **style)
+        else:
+            columns = max(1, min(FEW, ROW // max(map(len, labels))))
+            style |= {"ncols": columns, "borderpad": 0}
+            self.axes.legend(loc="lower left", bbox_to_anchor=(0, 1), **style)

@@ -7,7 +7,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from sampa.lab.results.drawing import look
+from sampa.lab.results.charts import Chart, in_words
+from sampa.lab.results.drawing import look, page_chart
 from sampa.lab.results.table import Table
 
 
@@ -21,7 +22,7 @@ def template(name: str, package: str = "sampa.lab.results") -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {"minus": minus, "look": look}
+    filters: dict[str, Any] = {"minus": minus, "look": look, "in_words": in_words, "drawn": drawn}
     environment.filters.update(filters)
     return environment.get_template(name)
 
@@ -35,6 +36,11 @@ def as_html(table: Table, kind: str = "") -> Markup:
     """
     macros = template("tables.html.j2").module
     return Markup(macros.data_table(table, kind))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def drawn(chart: Chart, prefix: str) -> Markup:
+    """A chart as an element in the colors of the page; its ids begin with the prefix."""
+    return Markup(page_chart(chart, prefix))
 
 
 def minus(number: str) -> str:

@@ -21,6 +21,10 @@ class Summary:
     std: float
 
     @property
+    def standard_error(self) -> float:
+        return self.std / math.sqrt(self.n)
+
+    @property
     def margin(self) -> float:
         """How far the interval of the mean reaches to either side; NaN for a single number.
 
@@ -28,7 +32,7 @@ class Summary:
         """
         if self.n < 2:
             return math.nan
-        return float(stdtrit(self.n - 1, (1 + LEVEL) / 2)) * self.std / math.sqrt(self.n)
+        return float(stdtrit(self.n - 1, (1 + LEVEL) / 2)) * self.standard_error
 
     @property
     def is_sure(self) -> bool:
@@ -42,6 +46,7 @@ class Summary:
             "n": self.n,
             "mean": self.mean,
             "std": self.std if several else None,
+            "standard_error": self.standard_error if several else None,
             "margin": self.margin if several else None,
         }
 

@@ -166,7 +166,7 @@ class Table:
 def for_terminal(shown: Table) -> table.Table:
     """The table for rich's console."""
     made = table.Table(box=box.SIMPLE_HEAD, title=escape(shown.title))
-    made.caption = escape(" ".join(shown.notes)) or None
+    made.caption = escape(" ".join(filter(None, shown.notes))) or None
     for i, column in enumerate(shown.columns):
         numeric = shown.is_numeric(i)
         made.add_column(escape(column), justify="right" if numeric else "left", no_wrap=numeric)

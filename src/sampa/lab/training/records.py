@@ -1,29 +1,36 @@
-"""A grid of results as files to keep: every number with the conditions that it came from."""
+"""A grid of results as files to keep: every number with the conditions that it came from.
+
+`python -m sampa.lab.training.records results/train` writes the pages of all records below a folder
+again, from the numbers that are stored there.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.results.outcome import RunResult, compared, entry_of
+from sampa.lab.results.table import as_markdown
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import Run
-from sampa.lab.training.tables import Grid, Spread, headline, paired_difference, shown, spread
+from sampa.lab.training.tables import Results, comparison, headline
 
 
-def write_record(folder: Path, run: Run, out: Path, grid: Grid, command: Sequence[str]) -> None:
+def write_record(
+    folder: Path, run: Run, out: Path, results: Results, command: Sequence[str]
+) -> None:
     """Write results.json and README.md for the finished runs of a grid."""
     runs = [
-        _run_record(out / method / f"seed-{seed}", method, seed)
-        for method, by_seed in grid.items()
-        for seed in by_seed
+        _run_record(out / method / f"seed-{result.seed}", method, result.seed)
+        for method, found in results.items()
+        for result in found
     ]
-    summary = {method: _summary(grid, method) for method in grid}
-    record = {"recipe": run.name, "about": run.about, "summary": summary, "runs": runs}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps(record, indent=1) + "\n")
-    (folder / "README.md").write_text(_page(run, grid, runs, command))
+    about = {"recipe": run.name, "about": run.about, "command": " ".join(command)}
+    _write(folder, {**about, "runs": runs})
 
 
 def _run_record(path: Path, method: str, seed: int) -> dict[str, Any]:
@@ -32,51 +39,44 @@ def _run_record(path: Path, method: str, seed: int) -> dict[str, Any]:
     return {"method": method, "seed": seed, **result, **saved}
 
 
-def _summary(grid: Grid, method: str) -> dict[str, Any]:
-    metric, baseline = headline(grid), next(iter(grid))
-    scores = spread([row[metric] for row in grid[method].values()])
-    difference = paired_difference(grid, method, baseline, metric)
+def _write(folder: Path, record: dict[str, Any]) -> None:
+    results: Results = {}
+    for run in record["runs"]:
+        result = RunResult.from_json(run["seed"], run)
+        results.setdefault(run["method"], []).append(result)
+    record["summary"] = {method: _summary(results, method) for method in results}
+    (folder / "results.json").write_text(json.dumps(record, indent=1) + "\n")
+    (folder / "README.md").write_text(_page(record, results))
+
+
+def _summary(results: Results, method: str) -> dict[str, Any]:
+    metric, baseline = headline(results), next(iter(results))
+    entry = entry_of(metric, method, results[method])
+    difference = compared(entry, entry_of(metric, baseline, results[baseline]))
     return {
         "metric": metric,
-        **numbers(scores),
-        "difference": None if difference is None else {"to": baseline, **numbers(difference)},
+        **entry.ours.as_json(),
+        "difference": difference and {"to": baseline, **difference.ours.as_json()},
     }
 
 
-def numbers(s: Spread) -> dict[str, Any]:
-    """A spread as JSON holds it: what one number does not have is None."""
-    error = s.standard_error if s.n > 1 else None
-    return {
-        "n": s.n,
-        "mean": s.mean,
-        "std": s.std if s.n > 1 else None,
-        "standard_error": error,
-    }
-
-
-def _page(run: Run, grid: Grid, runs: list[dict[str, Any]], command: Sequence[str]) -> str:
-    metric, baseline = headline(grid), next(iter(grid))
-    rows = [
-        f"| {method} | {len(by_seed)} | {spread([row[metric] for row in by_seed.values()])} | "
-        f"{shown(paired_difference(grid, method, baseline, metric))} |"
-        for method, by_seed in grid.items()
-    ]
+def _page(record: dict[str, Any], results: Results) -> str:
+    about = record["about"]
     return "\n".join(
         [
-            f"# {run.name}",
+            f"# {record['recipe']}",
             "",
-            f"{run.about[0].upper()}{run.about[1:]}.",
+            f"{about[0].upper()}{about[1:]}.",
             "",
-            f"| method | n | test {metric} | against {baseline}, paired by seed (± s.e.) |",
-            "|---|--:|--:|--:|",
-            *rows,
+            *as_markdown(comparison(record["recipe"], results)),
             "",
             "Mean ± standard deviation over seeds, of the model that was best on the validation "
-            "images. Written by",
+            "images; differences are paired by seed, with their 95 % interval (Student's t). "
+            "Written by",
             "",
-            f"    {' '.join(command)}",
+            f"    {record['command']}",
             "",
-            *_conditions(runs),
+            *_conditions(record["runs"]),
             "",
         ]
     )
@@ -100,3 +100,13 @@ def _conditions(runs: list[dict[str, Any]]) -> list[str]:
 
 def _values(conditions: list[dict[str, Any]], name: str) -> str:
     return " and ".join(sorted({str(c[name]) for c in conditions}))
+
+
+def main(root: Path) -> int:
+    for file in sorted(root.rglob("results.json")):
+        _write(file.parent, json.loads(file.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
-from sampa.lab.reproduce.outcome import Chart, Entry, Line, Outcome, with_average
-from sampa.lab.reproduce.paper import Published, Value
-from sampa.lab.reproduce.render import comparison_cells, entry_cells, markdown
+from sampa.lab.reproduce.records import page
+from sampa.lab.results.charts import Chart, Line
+from sampa.lab.results.outcome import Choice, Entry, Outcome, Tuned, with_average
+from sampa.lab.results.outcome_tables import difference_table, value_table
+from sampa.lab.results.paper import Published, Value
+from sampa.lab.results.table import Table
 
 
 def outcome(*entries: Entry, pairs: tuple[tuple[str, str], ...] = (("b", "a"),)) -> Outcome:
@@ -25,6 +29,7 @@ def test_differences_are_paired_by_seed() -> None:
     (found,) = outcome(A, B).comparisons()
     assert found.ours.mean == pytest.approx(2)
     assert found.ours.standard_error == pytest.approx(1 / math.sqrt(3))
+    assert found.ours.margin == pytest.approx(4.303 / math.sqrt(3), abs=1e-3)  # Student's t
     assert found.paper == pytest.approx(0.5)
 
 
@@ -36,8 +41,9 @@ def test_only_seeds_that_both_have_count() -> None:
 @pytest.mark.parametrize(
     ("values", "paper", "verdict"),
     [
-        ({0: 91.0, 1: 94.0, 2: 97.0}, 95.5, "as in the paper"),
-        ({0: 91.0, 1: 94.0, 2: 97.0}, 94.5, "not as in the paper"),
+        ({0: 92.0, 1: 94.5, 2: 97.0}, 95.5, "as in the paper"),
+        ({0: 92.0, 1: 94.5, 2: 97.0}, 94.5, "not as in the paper"),
+        ({0: 91.0, 1: 94.0, 2: 97.0}, 95.5, "too small to tell"),  # 3.5 standard errors: p = 0.07
         ({0: 91.0, 1: 91.0, 2: 94.0}, 95.5, "too small to tell"),
         ({0: 99.0}, 95.5, "too small to tell"),
         ({0: 90.0, 1: 92.0, 2: 94.0}, 95.5, "too small to tell"),  # no difference on any seed
@@ -76,7 +82,7 @@ def test_an_outcome_survives_json() -> None:
         pairs=(("b", "a"),),
         charts=(chart,),
         facts=("a fact",),
-        tuning={"clean": {"choice": {"lr": 0.1, "rho": 0.2}, "scores": {"sam": 1.0}}},
+        tuning={"clean": Tuned(Choice(0.1, 0.2), {"sam": 1.0})},
         conditions={"commit": "abc"},
     )
     text = json.dumps(made.as_json(), allow_nan=False)
@@ -88,18 +94,26 @@ def test_a_strange_file_is_refused() -> None:
         Outcome.from_json({"id": "x"})
 
 
+def texts(table: Table) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in table.rows]
+
+
 def test_a_row_shows_paper_ours_n_and_difference() -> None:
-    assert entry_cells(A, 2) == ["row", "a", "95.00 ± 0.10", "92.00 ± 2.00", "3", "-3.00"]
-    (found,) = outcome(A, B).comparisons()
-    assert comparison_cells(found, 2) == [
-        *("row", "b − a", "+0.50", "+2.00 ± 0.58", "3", "as in the paper")
+    made = outcome(A, B)
+    assert texts(value_table(made)) == [
+        ["row", "a", "95.00 ± 0.10", "92.00 ± 2.00", "3", "-3.00"],
+        ["row", "b", "95.5", "94.00 ± 3.00", "3", "-1.50"],
+    ]
+    assert texts(difference_table(made)) == [
+        ["row", "b − a", "+0.50", "+2.00 ± 2.48", "3", "too small to tell"]
     ]
 
 
 def test_the_page_has_heading_conditions_tables_and_command() -> None:
-    page = markdown(outcome(A, B), "sampa reproduce an-id", "Said by hand.")
+    made = replace(outcome(A, B), command="sampa reproduce an-id", notes="Said by hand.\n")
+    text = page(made)
     for part in ("# an-id: a title", "reduced to two CPU cores. some data.", "`tab:some`"):
-        assert part in page
-    assert "| row | a | 95.00 ± 0.10 | 92.00 ± 2.00 | 3 | -3.00 |" in page
-    assert "Said by hand." in page
-    assert "    sampa reproduce an-id" in page
+        assert part in text
+    assert "| row | a | 95.00 ± 0.10 | 92.00 ± 2.00 | 3 | -3.00 |" in text
+    assert "\nSaid by hand.\n" in text
+    assert "    sampa reproduce an-id" in text

@@ -10,23 +10,24 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from sampa.lab.report import charts
-from sampa.lab.report.charts import COLORS, MARKERS, curve_chart, look, sweep_chart, time_chart
-from sampa.lab.report.series import Band, Cloud, Sweep
-from sampa.lab.report.svg import VARIABLES
+from sampa.lab.results import drawing
+from sampa.lab.results.charts import Chart, Line
+from sampa.lab.results.drawing import MARKERS, look, page_chart
+from sampa.lab.results.svg import COLORS, VARIABLES
 
-TEMPLATES = Path(charts.__file__).parent / "templates"
-BAND = Band("a", 0, [1, 2, 3], [0.11, 0.12, 0.13], [0.1, 0.11, 0.12], [0.12, 0.13, 0.14])
-CLOUD = Cloud("a", 1, [(1.0, 90.0), (2.0, 91.0)], (1.5, 90.5))
-SWEEP = Sweep("sampa", 2, [0.0, 0.2], [90.0, 91.0], [0.5, 0.0], 89.0)
+TEMPLATES = Path(drawing.__file__).parent / "templates"
+BAND = Line("a", [1, 2, 3], [0.11, 0.12, 0.13], [0.1, 0.11, 0.12], [0.12, 0.13, 0.14], look=0)
+CLOUD = Line("a", [1.0, 2.0], [90.0, 91.0], look=1)
+SWEEP = Line("sampa", [0.0, 0.2], [90.0, 91.0], [89.5, 91.0], [90.5, 91.0], look=2)
+CHARTS = {
+    "curve": Chart("c", "t", "epoch", "", [BAND], legend=False),
+    "time": Chart("c", "t", "seconds", "", [CLOUD], kind="points", legend=False),
+    "sweep": Chart("c", "t", "λ", "", [SWEEP], reference=89.0),
+}
 
 
 def drawings() -> dict[str, str]:
-    return {
-        "curve": curve_chart([BAND], "x"),
-        "time": time_chart([CLOUD], "x"),
-        "sweep": sweep_chart(SWEEP, "x"),
-    }
+    return {kind: page_chart(chart, "x") for kind, chart in CHARTS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +85,11 @@ def test_numbers_on_the_axes_keep_their_digits(drawn: dict[str, str]) -> None:
 
 
 def test_gaps_and_single_points_can_be_drawn() -> None:
-    gap = Band("a", 0, [1, 2, 3], [1.0, math.nan, 3.0], [1.0, math.nan, 3.0], [1, math.nan, 3])
-    point = Band("b", 9, [1], [1.0], [1.0], [1.0])
-    assert curve_chart([gap, point], "x").startswith("<svg")
+    values = [1.0, math.nan, 3.0]
+    gap = Line("a", [1, 2, 3], values, values, values, look=0)
+    point = Line("b", [1], [1.0], [1.0], [1.0], look=9)
+    chart = Chart("c", "t", "epoch", "", [gap, point], legend=False)
+    assert page_chart(chart, "x").startswith("<svg")
 
 
 def test_looks_do_not_repeat_before_colors_and_markers_are_used_up() -> None:

@@ -5,27 +5,37 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
 
-from sampa.lab.report.drawing import HERO, draw, styles
-from sampa.lab.report.svg import figure, to_svg
-from sampa.lab.reproduce.outcome import Chart, Line
+from sampa.lab.results.charts import Chart, Line
+from sampa.lab.results.drawing import HERO, draw, looks, page_chart, write_chart
+from sampa.lab.results.svg import PAGE, styled
 
 EVIL = "<script>alert('x')</script>"
 LINES = [Line(name, [1.0, 2.0], [3.0, 4.0], [2.0, 3.0], [4.0, 5.0]) for name in ("SAM", EVIL)]
-VALUES = [Line(f"{EVIL}: {name}", [1.0], [3.0, 4.0], [2.0], [4.0]) for name in ("SAM", "SAMPa-0")]
+VALUES = [Line(name, [1.0], [3.0, 4.0], [2.0], [4.0], group=EVIL) for name in ("SAM", EVIL)]
 CHARTS = {
     "lines": Chart("c", "t", EVIL, EVIL, LINES, log_x=True, log_y=True),
     "bars": Chart("c", "t", "x", "", VALUES, kind="bars"),
     "intervals": Chart("c", "t", "x", "", VALUES, kind="intervals"),
-    "points": Chart("c", "t", "x", "y", [Line(EVIL, [1.0], [3.0], [2.0], [4.0])], kind="points"),
+    "points": Chart("c", "t", "x", EVIL, [Line(EVIL, [1.0], [3.0], [2.0], [4.0])], kind="points"),
 }
 
 
 def drawn(kind: str) -> str:
-    with figure():
-        return to_svg(draw(CHARTS[kind]), "prefix")
+    return page_chart(CHARTS[kind], "prefix")
+
+
+def styles(names: list[str]) -> list[int]:
+    return looks([Line(name, [], []) for name in names])
+
+
+def axes_of(lines: list[Line]) -> Axes:
+    with styled(PAGE):
+        return draw(Chart("c", "t", "x", "", lines, kind="intervals"), PAGE).axes[0]
 
 
 @pytest.mark.parametrize("kind", CHARTS)
@@ -58,9 +68,8 @@ def test_many_lines_all_look_different() -> None:
 
 
 def test_intervals_have_a_heading_for_each_group() -> None:
-    lines = [Line(label, [0.0], [1.0], [0.5], [1.5]) for label in ("a: x", "a: y", "b: x")]
-    with figure():
-        axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
+    names = (("a", "x"), ("a", "y"), ("b", "x"))
+    axes = axes_of([Line(label, [0.0], [1.0], [0.5], [1.5], group) for group, label in names])
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "x", "y", "b", "x"]
 
 
@@ -69,10 +78,8 @@ def test_only_a_difference_beyond_chance_has_a_color() -> None:
     ends = {"sure": (2.0, 1.0, 3.0), "just": (2.0, 0.0, 4.0), "unsure": (1.0, -1.0, 3.0)}
     ends |= {"always 1": (1.0, 1.0, 1.0), "always 0": (0.0, 0.0, 0.0)}
     lines = [Line(name, [0.0], [y], [low], [high]) for name, (y, low, high) in ends.items()]
-    with figure():
-        axes = draw(Chart("c", "t", "x", "", lines, kind="intervals")).axes[0]
-    points = [line.get_color() for line in axes.get_lines() if line.get_marker() == "o"]
-    assert [color == HERO for color in points] == [True, True, False, True, False]
+    points = [line.get_color() for line in axes_of(lines).get_lines() if line.get_marker() == "o"]
+    assert [color == PAGE.series[HERO] for color in points] == [True, True, False, True, False]
 
 
 @pytest.mark.parametrize("kind", CHARTS)
@@ -80,5 +87,13 @@ def test_endless_words_leave_room_for_the_drawing(kind: str) -> None:
     """matplotlib would warn, and a warning is an error here, if nothing were left for the axes."""
     chart, endless = CHARTS[kind], "endless " * 50
     lines = [Line(f"{endless}{i}", n.x, n.y, n.low, n.high) for i, n in enumerate(chart.lines)]
-    with figure():
-        to_svg(draw(replace(chart, lines=lines, x_label=endless, y_label=endless)), "x")
+    page_chart(replace(chart, lines=lines, x_label=endless, y_label=endless), "x")
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_files_have_the_colors_of_a_light_page_on_white(kind: str, tmp_path: Path) -> None:
+    write_chart(CHARTS[kind], tmp_path)
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    svg = (tmp_path / "c.svg").read_text(encoding="utf-8")
+    assert not re.findall("#0000[01][0-9a-f]", svg)  # no stand-in
+    assert "#ffffff" in svg

@@ -21,11 +21,6 @@ class Value:
     std: float | None = None
     decimals: int | None = field(default=None, compare=False)
 
-    def __str__(self) -> str:
-        if self.std is not None:
-            return f"{self.mean:.2f} ± {self.std:.2f}"
-        return f"{self.mean:g}" if self.decimals is None else f"{self.mean:.{self.decimals}f}"
-
 
 @dataclass(frozen=True)
 class Published:
@@ -60,7 +55,7 @@ def published_order(experiment: str) -> int:
 
 @functools.cache
 def _all() -> dict[str, Published]:
-    text = resources.files("sampa.lab.reproduce").joinpath("paper.toml").read_text(encoding="utf-8")
+    text = resources.files("sampa.lab.results").joinpath("paper.toml").read_text(encoding="utf-8")
     found: dict[str, Published] = {}
     for name, table in tomllib.loads(text, parse_float=Decimal).items():
         values = {

@@ -1,0 +1,299 @@
+"""A recipe's part of the page: its sentence, tables, charts, conditions and settings."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sampa.lab.report.groups import Recipe, Variant, family, is_number, shared_settings
+from sampa.lab.report.records import flat
+from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
+from sampa.lab.results.html import minus
+from sampa.lab.results.outcome import Entry
+from sampa.lab.results.outcome_tables import method_table, paper_cell
+from sampa.lab.results.pictures import with_deviation
+from sampa.lab.results.table import (
+    ABSENT,
+    Cell,
+    Number,
+    Table,
+    Words,
+    difference,
+    mean,
+    seconds,
+)
+
+Facts = dict[str, list[str]]
+"""Names with their value, or with all values if the runs differ in it."""
+
+NAMES = ("name", "about", "method", "seed")  # of a run; the table has them
+HIDDEN = (*NAMES, "rho", "lam", "rhos", "method_options")  # each method has its own
+SPEED = ("machine.", "threads", "processes")  # what seconds depend on
+STEADY = 1.5  # ratio of a method's slowest run to its fastest, above which the machine was busy
+
+
+@dataclass(frozen=True)
+class RecipeView:
+    """One recipe's part of the page.
+
+    Attributes:
+        mixed: The conditions that are not the same for all runs.
+    """
+
+    recipe: Recipe
+    anchor: str
+    headline: str
+    mixed: list[str]
+    table: Table
+    paper: Table | None
+    runs: Table
+    charts: list[Chart]
+    conditions: Facts
+    settings: Facts
+
+
+def recipe_view(recipe: Recipe, anchor: str) -> RecipeView:
+    conditions = _conditions(recipe)
+    mixed = [name for name, values in conditions.items() if len(values) > 1]
+    return RecipeView(
+        recipe=recipe,
+        anchor=anchor,
+        headline=headline(recipe),
+        mixed=mixed,
+        table=result_table(recipe),
+        paper=paper_table(recipe),
+        runs=run_table(recipe),
+        charts=[*curves(recipe), time_chart(recipe, mixed), *sweeps(recipe)],
+        conditions=conditions,
+        settings=_settings(recipe),
+    )
+
+
+# ---- the sentence ----------------------------------------------------------------------------
+
+
+def headline(recipe: Recipe) -> str:
+    """Which variant is best, by how much, and whether that can be told."""
+    scores = {v.label: v.entry(recipe.metric).ours for v in recipe.variants}
+    ranked = sorted(recipe.variants, key=lambda v: scores[v.label].mean, reverse=True)
+    best, baseline = ranked[0], recipe.baseline
+    result = f"{minus(str(scores[best.label]))} (n = {len(best.runs)})"
+    if len(ranked) == 1:
+        return f"Test {recipe.metric} of {best.label}: {result}. Nothing to compare it with."
+    start = f"Highest mean test {recipe.metric}: {best.label}"
+    if best is not baseline:
+        return f"{start}, {result}. Against {baseline.label}{_judged(recipe, best)}."
+    second = ranked[1]
+    return f"{start}, the baseline, {result}. Next is {second.label}{_judged(recipe, second)}."
+
+
+def _judged(recipe: Recipe, variant: Variant) -> str:
+    """A variant's difference to the baseline, and what it is worth."""
+    comparison = recipe.against_baseline(variant)
+    if comparison is None:
+        return " there is no difference to give: no seed in common"
+    found = comparison.ours
+    text = minus(difference(found).text)
+    if found.n == 1:
+        return f", on the same seed: {text}; one seed is too few to tell"
+    text = f", on the same {found.n} seeds: {text} (95 % interval)"
+    if found.mean == found.std == 0:
+        return f"{text}, no difference on any seed"
+    if not found.is_sure:
+        return f"{text}, which reaches 0: too few seeds to tell them apart"
+    return f"{text}, which leaves 0 out"
+
+
+# ---- tables ----------------------------------------------------------------------------------
+
+
+def result_table(recipe: Recipe) -> Table:
+    """Every variant with its test metric, its difference to the baseline, and what it took."""
+    which = {v.runs[0].run.select for v in recipe.variants}
+    chosen = "the last epoch" if which == {"last"} else "the epoch that was best on validation"
+    table = method_table(
+        f"Results of {recipe.name}",
+        {v.label: v.results for v in recipe.variants},
+        recipe.metric,
+        recipe.baseline.label,
+        with_epochs=True,
+    )
+    notes = (
+        f"Test results of the model of {chosen}, mean ± standard deviation; differences are paired "
+        "by seed, with their 95 % interval (Student's t).",
+    )
+    return replace(table, notes=notes, looks=tuple(v.look for v in recipe.variants))
+
+
+def paper_table(recipe: Recipe) -> Table | None:
+    """The paper's values beside ours, if the runs came with any."""
+    paper = next((run.paper for run in recipe.runs if run.paper), None)
+    if paper is None:
+        return None
+    rows: dict[int, tuple[Cell, ...]] = {}
+    for v in recipe.variants:
+        value = paper.values.get(v.label, paper.values.get(v.method))
+        ours = {r.seed: r.test[paper.metric] for r in v.results if paper.metric in r.test}
+        if value is not None and ours:
+            entry = Entry("", v.label, ours, value)
+            gap = Number(entry.ours.mean - value.mean, "+.2f")
+            rows[v.look] = (Words(v.label), paper_cell(value), mean(entry.ours), gap)
+    source = f" Source: {paper.source}." if paper.source else ""
+    note = f"Test {paper.metric}, mean ± std; the difference is ours minus the paper's.{source}"
+    title = f"The paper’s values beside ours, {recipe.name}"
+    columns = ("method", "paper", "ours", "difference")
+    return Table(title, columns, tuple(rows.values()), (note,), tuple(rows)) if rows else None
+
+
+def run_table(recipe: Recipe) -> Table:
+    """Every run by itself: what the means are made of."""
+    pairs = [(variant, run) for variant in recipe.variants for run in variant.runs]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            Words(variant.label),
+            Number(run.result.seed, "d"),
+            Number(run.result.test[recipe.metric]),
+            seconds(run.result.seconds),
+            Number(run.result.best_epoch, "d") if run.result.best_epoch else ABSENT,
+            Words(run.place),
+        )
+        for variant, run in pairs
+    ]
+    return Table(
+        title=f"Runs of {recipe.name}",
+        columns=("method", "seed", f"test {recipe.metric}", "seconds", "best epoch", "folder"),
+        rows=tuple(rows),
+        notes=("Every run by itself.",),
+        looks=tuple(variant.look for variant, _ in pairs),
+    )
+
+
+# ---- conditions and settings -----------------------------------------------------------------
+
+
+def _conditions(recipe: Recipe) -> Facts:
+    """Commit, versions, machine, threads and processes of all runs."""
+    names = dict.fromkeys(name for run in recipe.runs for name in run.conditions)
+    found = {n: [run.conditions.get(n, "not recorded") for run in recipe.runs] for n in names}
+    return {name: _counted(values) for name, values in found.items()}
+
+
+def _settings(recipe: Recipe) -> Facts:
+    """The recipe's fields, and the methods' hyper-parameters."""
+    runs = [flat(run.run.as_json()) for run in recipe.runs]
+    shown = [name for name in runs[0] if name.split(".")[0] not in HIDDEN]
+    facts = {name: _counted([run.get(name, "none") for run in runs]) for name in shown}
+    for variant in recipe.variants:
+        text = ", ".join(f"{k} = {v}" for k, v in flat(variant.hyperparameters).items())
+        facts[variant.label] = [text or "no hyper-parameters"]
+    return facts
+
+
+def _counted(values: Sequence[str]) -> list[str]:
+    """The one value, or each with the number of runs that have it."""
+    counts = Counter(values)
+    if len(counts) == 1:
+        return [values[0]]
+    return [f"{value} ({n} run{'s' if n > 1 else ''})" for value, n in counts.items()]
+
+
+# ---- charts ----------------------------------------------------------------------------------
+
+
+def curves(recipe: Recipe) -> list[Chart]:
+    """What was written each epoch; one epoch is no curve."""
+    pairs = "last batch of each epoch."
+    kinds = {
+        f"validation_{recipe.metric}": (f"Validation {recipe.metric}", EXTREMES),
+        "train_loss": ("Training loss", EXTREMES),
+        "sharpness": (
+            "Sharpness gap",
+            f"Loss at the perturbed point minus that at the clean one, {pairs}",
+        ),
+        "cosine": (
+            "Cosine of the gradients",
+            f"Between the first and the last gradient of a step, {pairs}",
+        ),
+    }
+    charts: list[Chart] = []
+    for name, (title, note) in kinds.items():
+        lines = [line for v in recipe.variants if (line := _curve(v, name))]
+        if any(len(line.x) > 1 for line in lines):
+            charts.append(Chart(f"curve-{name}", title, "epoch", "", lines, note, legend=False))
+    return charts
+
+
+def _curve(variant: Variant, name: str) -> Line | None:
+    """The curves of a variant's seeds as one; an epoch counts the seeds that came to it."""
+    found = [run.curves.get(name, {}) for run in variant.runs]
+    epochs = sorted({epoch for curve in found for epoch in curve})
+    values = [[curve[e] for curve in found if e in curve] for e in epochs]
+    line = over_seeds(variant.label, [float(e) for e in epochs], values, variant.look)
+    return line if any(map(math.isfinite, line.y)) else None
+
+
+def time_chart(recipe: Recipe, mixed: Sequence[str]) -> Chart:
+    """What each variant reaches, and how long it takes."""
+    lines = [
+        Line(
+            v.label,
+            [r.seconds for r in v.results],
+            [r.test[recipe.metric] for r in v.results],
+            look=v.look,
+        )
+        for v in recipe.variants
+    ]
+    title = f"Test {recipe.metric} against time"
+    note = f"Small marks are runs, large marks their means. {_time_caveat(lines, mixed)}".rstrip()
+    axes = ("seconds of training", "")
+    return Chart("time", title, *axes, lines, note, kind="points", legend=False)
+
+
+def _time_caveat(lines: Sequence[Line], mixed: Sequence[str]) -> str:
+    """Why the seconds of the runs should not be compared; empty if they may be."""
+    if any(name.startswith(SPEED) for name in mixed):
+        return "The runs were made under different conditions: do not compare their seconds."
+    if any(max(line.x) > STEADY * min(line.x) for line in lines):
+        return "Runs of one method differ much in seconds, as on a busy machine: do not compare."
+    return ""
+
+
+def sweeps(recipe: Recipe) -> list[Chart]:
+    """The variants that differ in λ only, for each method where there are two or more."""
+    families: dict[tuple[tuple[str, str], ...], list[tuple[float, Variant]]] = {}
+    for v in recipe.variants:
+        lam = v.hyperparameters.get("lam")
+        if is_number(lam):
+            families.setdefault(_all_but_lam(v), []).append((float(lam), v))
+    found = [f for f in families.values() if len({lam for lam, _ in f}) > 1]
+    return [_sweep(recipe, f, f"sweep-{i}") for i, f in enumerate(found)]
+
+
+def _sweep(recipe: Recipe, found: list[tuple[float, Variant]], name: str) -> Chart:
+    by_lam: dict[float, list[float]] = {}
+    for lam, v in sorted(found, key=lambda pair: pair[0]):
+        by_lam.setdefault(lam, []).extend(r.test[recipe.metric] for r in v.results)
+    entries = [Entry("", "", dict(enumerate(values))) for values in by_lam.values()]
+    first, baseline = found[0][1], recipe.baseline
+    line = with_deviation(family(first.method), list(by_lam), entries)
+    apart = all(v is not baseline for _, v in found)
+    dashed = f" Dashed: {baseline.label}." if apart else ""
+    return Chart(
+        name=name,
+        title=f"Test {recipe.metric} of {line.label} over λ",
+        x_label="λ",
+        y_label="",
+        lines=[replace(line, look=first.look)],
+        note=f"Mean ± standard deviation over seeds.{dashed}",
+        reference=baseline.entry(recipe.metric).ours.mean if apart else None,
+    )
+
+
+def _all_but_lam(variant: Variant) -> tuple[tuple[str, str], ...]:
+    """Everything that decides a variant's result, besides λ and the seed."""
+    settings = shared_settings(variant.runs[0].run)
+    options = {k: v for k, v in variant.hyperparameters.items() if k != "lam"}
+    method = {"method": family(variant.method), "options": options}
+    return tuple({**settings, **flat(method)}.items())

@@ -1,0 +1,98 @@
+"""Records: an outcome as files, and the runs behind it as one.
+
+`python -m sampa.lab.reproduce.records results/reproduce` writes the pages and figures of all
+records below a folder again, from the numbers that are stored there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
+from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
+from sampa.lab.results.pictures import all_charts
+from sampa.lab.results.table import Number, Table, Words, as_markdown
+from sampa.lab.training.folder import RunFolder
+
+
+def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
+    """Write README.md and results.json, and the figures if asked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(page(outcome), encoding="utf-8")
+    if plots:
+        from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
+
+        for chart in all_charts(outcome):
+            write_chart(chart, folder)
+
+
+def page(outcome: Outcome) -> str:
+    """The whole result in Markdown."""
+    claim = f"In the paper: `{outcome.label}`. {outcome.claim}".rstrip()
+    parts = [f"# {outcome.heading}", scale_line(outcome), claim]
+    if outcome.entries:
+        parts += ["\n".join(as_markdown(value_table(outcome))), f"Ours: {outcome.unit}."]
+    if outcome.comparisons():
+        table = "\n".join(as_markdown(difference_table(outcome)))
+        parts += ["## Differences on the same seeds", table, UNSURE]
+    for chart in all_charts(outcome):
+        parts += [f"![{chart.title}]({chart.name}.svg)", f"{chart.title}. {chart.note}".rstrip()]
+    parts += [*outcome.facts, *filter(None, [outcome.notes.strip()]), *_tuning(outcome)]
+    parts += ["## Conditions", "Written by", f"    {outcome.command}"]
+    parts.append("\n".join(_conditions(outcome.conditions)))
+    return "\n\n".join(parts).rstrip() + "\n"
+
+
+def _tuning(outcome: Outcome) -> list[str]:
+    """What was chosen, from which scores."""
+    parts: list[str] = []
+    for name, tuned in outcome.tuning.items():
+        rows = tuple((Words(run), Number(score)) for run, score in tuned.scores.items())
+        parts += [
+            f"## Tuning: {name}",
+            "Chosen on validation data, with a seed that is not reported: learning rate "
+            f"{tuned.choice.lr:g} for all methods, ρ = {tuned.choice.rho:g} for SAM.",
+            "\n".join(as_markdown(Table(name, ("run", "best validation score"), rows))),
+        ]
+    return parts
+
+
+def _conditions(values: dict[str, Any], before: str = "") -> list[str]:
+    lines: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            lines += _conditions(value, f"{before}{name} ")
+        else:
+            several = " and ".join(map(str, value)) if isinstance(value, list) else value
+            lines.append(f"- {before}{name}: {several}")
+    return lines
+
+
+def write_runs(folder: Path, file: Path) -> None:
+    """All finished runs below a folder, one line each: run, conditions, metrics and result."""
+    lines: list[str] = []
+    for found in sorted(folder.rglob("result.json")):
+        run = RunFolder(found.parent)
+        place = found.parent.relative_to(folder).as_posix()
+        saved, result = run.read("run.json") or {}, run.read("result.json")
+        line = {"place": place, **saved, "metrics": run.metrics(), "result": result}
+        lines.append(json.dumps(line) + "\n")
+    if lines:
+        file.write_text("".join(lines), encoding="utf-8")
+
+
+def main(root: Path) -> int:
+    for file in sorted(root.rglob(RESULTS)):
+        outcome = read_outcome(file)
+        if outcome is not None:
+            write_outcome(outcome, file.parent, plots=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
