@@ -18,19 +18,6 @@ def used_scaler(**options: float) -> GradScaler:
     return scaler
 
 
-def test_no_scaler_means_factor_one() -> None:
-    assert scaling.factor(None) == 1.0
-
-
-def test_a_disabled_scaler_means_factor_one() -> None:
-    assert scaling.factor(GradScaler("cpu", enabled=False)) == 1.0
-
-
-def test_factor_is_the_scale_that_losses_are_multiplied_by() -> None:
-    scaler = used_scaler()
-    assert scaling.factor(scaler) == scaler.scale(torch.ones(1)).item() == 1024.0
-
-
 def test_overflow_lowers_the_scale_once() -> None:
     scaler = used_scaler(backoff_factor=0.5)
     scaling.report(scaler, overflow=True, device=CPU)

@@ -1,0 +1,1 @@
+"""Where probes are answered: in one process, or on several ranks (`parallel`)."""
