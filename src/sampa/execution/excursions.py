@@ -14,7 +14,7 @@ import torch
 
 from sampa.execution.profiling import MOVE, RESTORE
 from sampa.method import Move
-from sampa.vectors.vector import Weights, copy_
+from sampa.vectors.vector import Vector, Weights, copy_
 
 
 class Excursions:
@@ -34,7 +34,7 @@ class Excursions:
         if move is None:
             yield
             return
-        home = [p.detach().clone() if p.requires_grad else None for p in weights]
+        home = Vector(p.detach() if p.requires_grad else None for p in weights).clone()
         self._alive += 1
         self.copies = max(self.copies, self._alive)
         try:

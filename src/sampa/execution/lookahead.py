@@ -12,12 +12,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 import torch.optim.optimizer as torch_optimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sampa.method import Move
-from sampa.vectors.vector import Vector, Weights
+from sampa.vectors.vector import Vector, Weights, copy_
+
+Copies = list[tuple[Tensor, Tensor]]
 
 
 def lookahead(base: Optimizer, g: Vector) -> Move:
@@ -38,9 +41,11 @@ def borrowed_state(base: Optimizer) -> Iterator[None]:
     """Let `base` work on a copy of its state and options, then give it back the original."""
     state, groups = base.state, base.param_groups
     options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
-    base.state = defaultdict(dict, {p: _copied(values) for p, values in state.items()})
+    copies: Copies = []
+    base.state = defaultdict(dict, {p: _copied(values, copies) for p, values in state.items()})
     for group, saved in zip(groups, options, strict=True):
-        group.update(_copied(saved))
+        group.update(_copied(saved, copies))
+    copy_([copy for copy, _ in copies], [original for _, original in copies])
     try:
         yield
     finally:
@@ -113,13 +118,17 @@ def _unhooked_step(base: Optimizer) -> None:
             setattr(owner, name, value)
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any, copies: Copies) -> Any:
+    """The same with new tensors, which are noted and still to be filled: all of them together."""
     if isinstance(value, nn.Parameter):  # some optimizers keep a reference to a weight: not state
         return value
-    if isinstance(value, Tensor):
+    if type(value) is Tensor:
+        copies.append((torch.empty_like(value), value))
+        return copies[-1][0]
+    if isinstance(value, Tensor):  # a subclass may have no operation on several
         return value.clone()
     if isinstance(value, dict):
-        return {k: _copied(v) for k, v in value.items()}
+        return {k: _copied(v, copies) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_copied(v) for v in value)
+        return type(value)(_copied(v, copies) for v in value)
     return value
