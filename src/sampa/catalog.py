@@ -7,10 +7,10 @@ lists one, else the authors'; docs/methods says which.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sampa.factory import Factory, variant
 from sampa.messages import unknown
 from sampa.methods.ae_sam import AESAM
 from sampa.methods.asam import ASAM
@@ -39,10 +39,20 @@ from sampa.methods.sampa import SAMPa
 from sampa.methods.ssam import SparseSAM
 from sampa.methods.vasso import VaSSO
 from sampa.methods.wsam import WSAM
+from sampa.optimizer import SharpnessAware
 from sampa.pieces.directions import Average
 from sampa.pieces.geometry import Adaptive
 from sampa.pieces.losses import ZeroOneBound
 from sampa.pieces.micro_batches import MicroBatches
+
+Factory = Callable[..., SharpnessAware]
+
+
+def variant(factory: Factory, summary: str, source: str, **choices: Any) -> Factory:
+    """A factory with other defaults, and its own words about them."""
+    chosen = partial(factory, **choices)
+    chosen.__doc__ = f"{summary}\n\nDefaults: {source}."
+    return chosen
 
 
 def joined(other: str, how: str, **choices: Any) -> Factory:

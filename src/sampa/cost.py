@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sampa.catalog import METHODS
+from sampa.catalog import METHODS, Factory
 from sampa.execution.lookahead import parameters_of
 from sampa.execution.serial import Serial
-from sampa.factory import Factory
 from sampa.loss import Loss
 from sampa.messages import described
 from sampa.optimizer import SharpnessAware
@@ -44,7 +44,7 @@ class Cost:
         memory: Weight-sized copies that live through a step: the saved weights, and what the
             method keeps between steps.
         hyperparameters: The defaults.
-        source: Where the defaults come from.
+        source: Where the defaults come from, as the factory's docstring says.
     """
 
     name: str
@@ -71,14 +71,15 @@ def measure(name: str, factory: Factory) -> Cost:
     """Run a method on the two-weight problem and count."""
     records, optimizer = _run(factory, UPDATES + 1)
     counted = records[1:]  # the first update may also set things up
+    doc = inspect.getdoc(factory) or ""
     return Cost(
         name=name,
-        summary=(factory.__doc__ or "").partition("\n")[0],
+        summary=doc.partition("\n")[0],
         probes=_mean([r.probes for r in counted]),
         rounds=_mean([r.rounds for r in counted]),
         memory=_copies(optimizer),
         hyperparameters=hyperparameters(factory),
-        source=vars(factory)["source"],
+        source=re.findall(r"^Defaults: (.+)\.$", doc, flags=re.MULTILINE)[0],
     )
 
 

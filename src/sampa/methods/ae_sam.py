@@ -14,14 +14,12 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.when import LargeGradient
 
 
-@defaults_from("SAMPa paper (rho, delta); lambdas not checked against the original")
 def AESAM(
     base: Optimizer,
     rho: Rho = 0.2,
@@ -32,6 +30,9 @@ def AESAM(
     total_steps: int | None = None,
     **options: Any,
 ) -> SharpnessAware:
-    """SAM when the squared gradient norm is unusually large, else the base optimizer."""
+    """SAM when the squared gradient norm is unusually large, else the base optimizer.
+
+    Defaults: SAMPa paper (rho, delta); lambdas not checked against the original.
+    """
     large = LargeGradient(delta, lambda1, lambda2, total_steps)
     return SharpnessAware(base, SAMMethod(rho, when=large), **options)

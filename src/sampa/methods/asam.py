@@ -14,14 +14,12 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Adaptive, every_parameter, is_weight
 
 
-@defaults_from("SAMPa paper (rho), authors' code (eta)")
 def ASAM(
     base: Optimizer,
     rho: Rho = 0.5,
@@ -35,6 +33,8 @@ def ASAM(
     """SAM with the perturbation scaled by the size of each weight.
 
     `normalize_bias=True, eta=0` is the reading of davda54/sam and pytorch_optimizer.
+
+    Defaults: SAMPa paper (rho), authors' code (eta).
     """
     select = every_parameter if normalize_bias else is_weight
     geometry = Adaptive(eta=eta, select=select, operator=operator, p=p)

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require, require_choice
 from sampa.method import (
     HELD,
@@ -89,7 +88,6 @@ class AsyncSAMMethod(MethodDefaults):
         return HeldGradient()
 
 
-@defaults_from("rho as SAM; not checked against the original")
 def AsyncSAM(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -99,6 +97,9 @@ def AsyncSAM(
     ascent_batch: Literal["previous", "next"] = "previous",
     **options: Any,
 ) -> SharpnessAware:
-    """SAM with a one-step-old ascent gradient, computed beside the descent gradient."""
+    """SAM with a one-step-old ascent gradient, computed beside the descent gradient.
+
+    Defaults: rho as SAM; not checked against the original.
+    """
     method = AsyncSAMMethod(rho, tau=tau, ascent_share=ascent_share, ascent_batch=ascent_batch)
     return SharpnessAware(base, method, **options)

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
 
@@ -21,7 +20,9 @@ class BaseMethod(MethodDefaults):
         return Update(g)
 
 
-@defaults_from("no hyper-parameters of its own")
 def Base(base: Optimizer, **options: Any) -> SharpnessAware:
-    """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables."""
+    """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables.
+
+    Defaults: no hyper-parameters of its own.
+    """
     return SharpnessAware(base, BaseMethod(), **options)

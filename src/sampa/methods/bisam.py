@@ -14,14 +14,12 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.losses import ZeroOneBound
 
 
-@defaults_from("SAMPa paper: -log, mu 1")
 def BiSAM(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -31,6 +29,9 @@ def BiSAM(
     alpha: float = ZeroOneBound.alpha,
     **options: Any,
 ) -> SharpnessAware:
-    """SAM that climbs a lower bound of the 0-1 loss; `loss_fn` returns logits and targets."""
+    """SAM that climbs a lower bound of the 0-1 loss; `loss_fn` returns logits and targets.
+
+    Defaults: SAMPa paper: -log, mu 1.
+    """
     method = SAMMethod(rho, ascent_loss=ZeroOneBound(phi=phi, mu=mu, alpha=alpha))
     return SharpnessAware(base, method, **options)

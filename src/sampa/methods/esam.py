@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.loss import Loss
 from sampa.messages import Rho, require, require_choice
 from sampa.method import (
@@ -112,7 +111,6 @@ def _collect(losses: list[Tensor]) -> Callable[[Loss], None]:
     return observe
 
 
-@defaults_from("SAMPa paper: SWP only, beta 0.5")
 def ESAM(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -126,6 +124,8 @@ def ESAM(
     """SAM on a random subset of tensors and, with γ < 1, on the hardest samples.
 
     γ < 1 (SDS) needs `per_sample` losses from `loss_fn`.
+
+    Defaults: SAMPa paper: SWP only, beta 0.5.
     """
     method = ESAMMethod(rho, beta=beta, gamma=gamma, swp=swp, subset=subset)
     return SharpnessAware(base, method, **options)

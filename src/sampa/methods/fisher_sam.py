@@ -14,14 +14,12 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import FisherBall
 
 
-@defaults_from("not checked against the original")
 def FisherSAM(
     base: Optimizer,
     gamma: Rho = 0.1,
@@ -33,5 +31,7 @@ def FisherSAM(
     """SAM in a ball that the diagonal Fisher matrix measures; γ is the radius.
 
     `euclidean=True` gives the move the length γ, as another re-implementation does.
+
+    Defaults: not checked against the original.
     """
     return SharpnessAware(base, SAMMethod(gamma, geometry=FisherBall(eta, euclidean)), **options)

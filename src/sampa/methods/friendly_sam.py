@@ -13,14 +13,12 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.directions import Residual
 
 
-@defaults_from("authors' published run (lmbda), script (rho)")
 def FriendlySAM(
     base: Optimizer,
     rho: Rho = 0.1,
@@ -28,5 +26,8 @@ def FriendlySAM(
     lmbda: float = Residual.lmbda,
     **options: Any,
 ) -> SharpnessAware:
-    """SAM along the gradient less its moving average."""
+    """SAM along the gradient less its moving average.
+
+    Defaults: authors' published run (lmbda), script (rho).
+    """
     return SharpnessAware(base, SAMMethod(rho, direction=Residual(sigma, lmbda)), **options)

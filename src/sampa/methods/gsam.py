@@ -15,7 +15,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.method import Context
 from sampa.methods.sam import SAMMethod
@@ -43,7 +42,6 @@ class RadiusFromRate:
         return replace(context, groups=replace(context.groups, rho=rhos))
 
 
-@defaults_from("third-party report of the ResNet setting")
 def GSAM(
     base: Optimizer,
     rho: Rho = 0.04,
@@ -58,6 +56,8 @@ def GSAM(
     """SAM's gradient less α of the clean gradient's orthogonal part.
 
     With `rho_min` and `lr_max` the radius goes from ρ to ρ_min as the learning rate falls.
+
+    Defaults: third-party report of the ResNet setting.
     """
     both = (rho_min is None) == (lr_max is None)
     require("lr_max", lr_max, both, "given together with rho_min")

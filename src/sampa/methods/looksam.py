@@ -17,7 +17,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
@@ -50,7 +49,6 @@ class ReuseFlatDirection:
         return g if flat.norm == 0 else add(g, flat, alpha=self.alpha * g.norm / flat.norm)
 
 
-@defaults_from("SAMPa paper (k, alpha); alpha was tuned for ViT")
 def LookSAM(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -63,6 +61,8 @@ def LookSAM(
     """SAM every k steps; between them the stored flat direction is reused.
 
     α = 0.7 was tuned for ViT; for ResNets on CIFAR the Momentum-SAM authors report that 0.1 suits.
+
+    Defaults: SAMPa paper (k, alpha); alpha was tuned for ViT.
     """
     method = SAMMethod(rho, when=Every(k), between=ReuseFlatDirection(alpha, per_tensor))
     return SharpnessAware(base, method, **options)

@@ -19,7 +19,6 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
@@ -100,7 +99,6 @@ def _move_to(target: Vector | None) -> Move:
     return move
 
 
-@defaults_from("SAMPa paper (start, lambda, decay), authors' code (tau)")
 def MESA(
     base: Optimizer,
     lam: float = 0.8,
@@ -112,7 +110,10 @@ def MESA(
     scale_tau2: bool = True,
     **options: Any,
 ) -> SharpnessAware:
-    """No perturbation: KL to the logits of an averaged model; needs `logits`."""
+    """No perturbation: KL to the logits of an averaged model; needs `logits`.
+
+    Defaults: SAMPa paper (start, lambda, decay), authors' code (tau).
+    """
     term = KeepOutputs(
         lam, tau, start_epoch=start_epoch, end_epoch=end_epoch, scale_tau2=scale_tau2
     )

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require_choice
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
@@ -71,7 +70,6 @@ def decay_after_step(context: Context, gradient: Vector) -> Move:
     return then
 
 
-@defaults_from("authors' CIFAR-100 and ImageNet runs")
 def MomentumSAM(
     base: Optimizer,
     rho: Rho = 3.0,
@@ -79,5 +77,8 @@ def MomentumSAM(
     decay_at: Literal["clean", "perturbed", "after"] = "clean",
     **options: Any,
 ) -> SharpnessAware:
-    """Perturb against the base optimizer's momentum: one gradient a step."""
+    """Perturb against the base optimizer's momentum: one gradient a step.
+
+    Defaults: authors' CIFAR-100 and ImageNet runs.
+    """
     return SharpnessAware(base, MomentumSAMMethod(rho, decay_at=decay_at), **options)

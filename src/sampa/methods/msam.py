@@ -14,7 +14,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.method import ASCENT, PERTURBED, Context, MethodDefaults, Mode, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
@@ -47,7 +46,6 @@ class MicroBatchSAMMethod(MethodDefaults):
         return Update(weighted_sum(perturbed, shares))  # Σ_j (|B^j| / |B|) h_j
 
 
-@defaults_from("SAMPa paper: micro-batches of 32")
 def MicroBatchSAM(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -56,7 +54,10 @@ def MicroBatchSAM(
     num_shards: int | None = MicroBatches.count,
     **options: Any,
 ) -> SharpnessAware:
-    """mSAM: one perturbation per micro-batch, given by their size or by their number."""
+    """mSAM: one perturbation per micro-batch, given by their size or by their number.
+
+    Defaults: SAMPa paper: micro-batches of 32.
+    """
     require("micro_batch_size", micro_batch_size, micro_batch_size >= 1, ">= 1")
     require("num_shards", num_shards, num_shards is None or num_shards >= 1, ">= 1 or None")
     cuts = MicroBatches(size=micro_batch_size, count=num_shards)

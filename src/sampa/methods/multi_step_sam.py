@@ -14,7 +14,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
@@ -56,14 +55,11 @@ def offset(context: Context, d: Vector | None) -> Move | None:
     return move
 
 
-@defaults_from("rho as SAM; steps of rho/K are our choice")
 def MultiStepSAM(
-    base: Optimizer,
-    rho: Rho = 0.05,
-    steps: int = 3,
-    *,
-    project: bool = False,
-    **options: Any,
+    base: Optimizer, rho: Rho = 0.05, steps: int = 3, *, project: bool = False, **options: Any
 ) -> SharpnessAware:
-    """SAM that climbs in K steps of ρ/K, or of ρ with projection onto the ball."""
+    """SAM that climbs in K steps of ρ/K, or of ρ with projection onto the ball.
+
+    Defaults: rho as SAM; steps of rho/K are our choice.
+    """
     return SharpnessAware(base, MultiStepSAMMethod(rho, steps=steps, project=project), **options)

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.methods.states import HeldGradient
 from sampa.optimizer import SharpnessAware
@@ -37,7 +36,9 @@ class OptGDMethod(MethodDefaults):
         return HeldGradient()
 
 
-@defaults_from("no hyper-parameters of its own")
 def OptGD(base: Optimizer, **options: Any) -> SharpnessAware:
-    """Optimistic gradient descent: SAMPa with λ = 1, one gradient a step."""
+    """Optimistic gradient descent: SAMPa with λ = 1, one gradient a step.
+
+    Defaults: no hyper-parameters of its own.
+    """
     return SharpnessAware(base, OptGDMethod(), **options)

@@ -14,7 +14,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rounds, Update
 from sampa.methods.states import HeldGradient
@@ -35,7 +34,9 @@ class OptSAMMethod(MethodDefaults):
         return Update(g_tilde, HeldGradient(g_tilde))
 
 
-@defaults_from("rho as SAM")
 def OptSAM(base: Optimizer, rho: Rho = 0.05, **options: Any) -> SharpnessAware:
-    """SAM that perturbs along the last perturbed gradient; does not converge, see the paper."""
+    """SAM that perturbs along the last perturbed gradient; does not converge, see the paper.
+
+    Defaults: rho as SAM.
+    """
     return SharpnessAware(base, OptSAMMethod(rho), **options)

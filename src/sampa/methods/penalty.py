@@ -13,24 +13,19 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.combines import Mix
 
 
-@defaults_from("authors' recipes, and the SAMPa paper's 0.8 / 0.2 mix")
 def GradNormPenalty(
-    base: Optimizer,
-    rho: Rho = 0.1,
-    alpha: float = 0.8,
-    *,
-    normalized: bool = False,
-    **options: Any,
+    base: Optimizer, rho: Rho = 0.1, alpha: float = 0.8, *, normalized: bool = False, **options: Any
 ) -> SharpnessAware:
     """A penalty on the gradient norm: (1−α) of the clean gradient, α of SAM's.
 
     `normalized=True` mixes in g / ‖g‖, as the authors' code does by default.
+
+    Defaults: authors' recipes, and the SAMPa paper's 0.8 / 0.2 mix.
     """
     return SharpnessAware(base, SAMMethod(rho, combine=Mix(alpha, normalized)), **options)

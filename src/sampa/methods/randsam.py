@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
@@ -47,7 +46,6 @@ class RandSAMMethod(MethodDefaults):
         return Update(g_tilde)
 
 
-@defaults_from("rho as SAM")
 def RandSAM(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -55,5 +53,8 @@ def RandSAM(
     direction: Callable[[Context], Vector] = gaussian_direction,
     **options: Any,
 ) -> SharpnessAware:
-    """SAM with a random perturbation; does not converge even on a quadratic."""
+    """SAM with a random perturbation; does not converge even on a quadratic.
+
+    Defaults: rho as SAM.
+    """
     return SharpnessAware(base, RandSAMMethod(rho, direction=direction), **options)

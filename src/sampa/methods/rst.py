@@ -17,7 +17,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
@@ -25,7 +24,6 @@ from sampa.pieces.combines import Mix, replace_gradient
 from sampa.pieces.when import Coin, Probability
 
 
-@defaults_from("authors' example: p 0.6")
 def RST(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -42,6 +40,8 @@ def RST(
     """SAM or the base optimizer by a coin; with `gamma`, G-RST's mix in place of SAM's gradient.
 
     `normalized=True` mixes in g / ‖g‖, as the authors' code does by default.
+
+    Defaults: authors' example: p 0.6.
     """
     require("gamma", gamma, gamma is None or math.isfinite(gamma), "finite or None")
     combine = replace_gradient if gamma is None else Mix(gamma, normalized)

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
@@ -91,7 +90,6 @@ class SAFMethod(MethodDefaults):
         return Update(g, records)
 
 
-@defaults_from("authors' example script")
 def SAF(
     base: Optimizer,
     lam: float = 0.3,
@@ -103,7 +101,10 @@ def SAF(
     scale_tau2: bool = True,
     **options: Any,
 ) -> SharpnessAware:
-    """No perturbation: KL to the logits recorded some epochs ago; needs `logits` and `index`."""
+    """No perturbation: KL to the logits recorded some epochs ago; needs `logits` and `index`.
+
+    Defaults: authors' example script.
+    """
     term = KeepOutputs(
         lam, tau, start_epoch=start_epoch, end_epoch=end_epoch, scale_tau2=scale_tau2
     )

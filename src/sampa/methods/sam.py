@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.loss import Objective
 from sampa.messages import Rho
 from sampa.method import ASCENT, CLEAN, PERTURBED, Context, MethodDefaults, Probe, Rounds, Update
@@ -96,13 +95,11 @@ class SAMMethod(MethodDefaults):
         )
 
 
-@defaults_from("SAMPa paper, CIFAR-10")
 def SAM(
-    base: Optimizer,
-    rho: Rho = 0.05,
-    *,
-    geometry: Geometry = Sphere(),
-    **options: Any,
+    base: Optimizer, rho: Rho = 0.05, *, geometry: Geometry = Sphere(), **options: Any
 ) -> SharpnessAware:
-    """Sharpness-aware minimization: the gradient at x + ρ g / ‖g‖, two in sequence."""
+    """Sharpness-aware minimization: the gradient at x + ρ g / ‖g‖, two in sequence.
+
+    Defaults: SAMPa paper, CIFAR-10.
+    """
     return SharpnessAware(base, SAMMethod(rho, geometry=geometry), **options)

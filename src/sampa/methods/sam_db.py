@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require_choice
 from sampa.method import (
     HELD,
@@ -69,7 +68,6 @@ class SAMdbMethod(MethodDefaults):
         return Update(g_tilde, state)
 
 
-@defaults_from("rho as SAM; the order of batches is our choice")
 def SAMdb(
     base: Optimizer,
     rho: Rho = 0.05,
@@ -77,5 +75,8 @@ def SAMdb(
     perturb_on: Literal["next", "previous"] = "next",
     **options: Any,
 ) -> SharpnessAware:
-    """SAM with its two gradients on different batches; worse than SAM, as the paper shows."""
+    """SAM with its two gradients on different batches; worse than SAM, as the paper shows.
+
+    Defaults: rho as SAM; the order of batches is our choice.
+    """
     return SharpnessAware(base, SAMdbMethod(rho, perturb_on=perturb_on), **options)

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.method import Selection
 from sampa.methods.sam import SAMMethod
@@ -26,7 +25,6 @@ def OnNorms(select: Selection = is_normalization, inside: Geometry = Sphere()) -
     return Only(select, inside)
 
 
-@defaults_from("SAMPa paper")
 def SAMON(
     base: Optimizer,
     rho: Rho = 0.5,
@@ -35,5 +33,8 @@ def SAMON(
     inside: Geometry = Sphere(),
     **options: Any,
 ) -> SharpnessAware:
-    """SAM that perturbs normalization layers only; `inside=sampa.Adaptive()` is ASAM-ON."""
+    """SAM that perturbs normalization layers only; `inside=sampa.Adaptive()` is ASAM-ON.
+
+    Defaults: SAMPa paper.
+    """
     return SharpnessAware(base, SAMMethod(rho, geometry=OnNorms(select, inside)), **options)

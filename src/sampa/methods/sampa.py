@@ -28,7 +28,6 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.loss import Objective
 from sampa.messages import Rho, require, require_choice, require_number
 from sampa.method import (
@@ -178,7 +177,6 @@ def _parts(shares: Sequence[float]) -> Sequence[Samples]:
     return cut(shares) if len(shares) > 1 else (Samples(),)
 
 
-@defaults_from("SAMPa paper, CIFAR-10: twice SAM's rho at lambda 0.2")
 def SAMPa(
     base: Optimizer,
     rho: Rho = 0.1,
@@ -194,6 +192,8 @@ def SAMPa(
     **options: Any,
 ) -> SharpnessAware:
     """SAM parallelized: the two gradients of a step run at the same time on two devices.
+
+    Defaults: SAMPa paper, CIFAR-10: twice SAM's rho at lambda 0.2.
 
     Args:
         base: Any torch optimizer.

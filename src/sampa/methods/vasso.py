@@ -11,16 +11,17 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.directions import Average
 
 
-@defaults_from("SAMPa paper (theta); authors' code has 0.9")
 def VaSSO(
     base: Optimizer, rho: Rho = 0.05, theta: float = Average.theta, **options: Any
 ) -> SharpnessAware:
-    """SAM along a moving average of gradients; a smaller θ averages over more of them."""
+    """SAM along a moving average of gradients; a smaller θ averages over more of them.
+
+    Defaults: SAMPa paper (theta); authors' code has 0.9.
+    """
     return SharpnessAware(base, SAMMethod(rho, direction=Average(theta)), **options)

@@ -14,7 +14,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.factory import defaults_from
 from sampa.messages import Rho, require
 from sampa.method import PERTURBED, Context, MethodDefaults, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
@@ -48,14 +47,11 @@ class WSAMMethod(MethodDefaults):
         return Update(g, then=then)
 
 
-@defaults_from("authors' code")
 def WSAM(
-    base: Optimizer,
-    rho: Rho = 0.05,
-    gamma: float = 0.9,
-    *,
-    decouple: bool = True,
-    **options: Any,
+    base: Optimizer, rho: Rho = 0.05, gamma: float = 0.9, *, decouple: bool = True, **options: Any
 ) -> SharpnessAware:
-    """SAM with the sharpness term weighted by γ / (1−γ), beside the base optimizer's step."""
+    """SAM with the sharpness term weighted by γ / (1−γ), beside the base optimizer's step.
+
+    Defaults: authors' code.
+    """
     return SharpnessAware(base, WSAMMethod(rho, gamma=gamma, decouple=decouple), **options)

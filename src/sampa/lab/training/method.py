@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 import sampa
-from sampa.catalog import ALIASES, find_method
-from sampa.factory import Factory
+from sampa.catalog import ALIASES, Factory, find_method
 from sampa.lab.training.run import BaseSpec, Run
 
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
