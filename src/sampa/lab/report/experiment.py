@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
@@ -24,60 +24,72 @@ class ExperimentView:
     """One experiment's part of the page.
 
     Attributes:
-        verdicts: How many of the differences that the paper prints too have each verdict.
-        finding: What came out, in one sentence; empty if the verdicts say it.
+        anchor: Its id in the page.
         recipes: What was trained for it, by the row of its table.
     """
 
     outcome: Outcome
     anchor: str
-    about: str
-    claim: str
-    verdicts: dict[str, int]
-    finding: str
-    values: Table
-    differences: Table
-    charts: Sequence[Chart]
-    notes: Markup
-    conditions: Facts
-    recipes: dict[str, RecipeView]
+    recipes: dict[str, RecipeView] = field(default_factory=dict)
+
+    @property
+    def about(self) -> str:
+        return scale_line(self.outcome)
+
+    @property
+    def claim(self) -> str:
+        return sentence(self.outcome.claim)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many of the differences that the paper prints too have each verdict."""
+        return counted_verdicts(self.outcome.comparisons())
+
+    @property
+    def finding(self) -> str:
+        """What came out, in one sentence; empty if the verdicts say it."""
+        return "" if self.verdicts else finding(self.outcome)
 
     @property
     def has_paper(self) -> bool:
         """Whether the paper prints any of the values."""
         return any(entry.paper is not None for entry in self.outcome.entries)
 
+    @property
+    def values(self) -> Table:
+        return value_table(self.outcome).without_empty_columns()
+
+    @property
+    def differences(self) -> Table:
+        return difference_table(self.outcome).without_empty_columns()
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        return all_charts(self.outcome)
+
+    @property
+    def notes(self) -> Markup:
+        return notes_as_html(self.outcome.notes)
+
+    @property
+    def conditions(self) -> Facts:
+        facts = {
+            f"tuning: {name}": f"learning rate {tuned.choice.lr:g} for all methods, ρ = "
+            f"{tuned.choice.rho:g} for SAM; best of {len(tuned.scores)} runs on held-back data"
+            for name, tuned in self.outcome.tuning.items()
+        }
+        return {name: [text] for name, text in {**facts, **flat(self.outcome.conditions)}.items()}
+
 
 def experiment_view(
     outcome: Outcome, anchor: str, recipes: Sequence[RecipeView] = ()
 ) -> ExperimentView:
-    verdicts = counted_verdicts(outcome.comparisons())
+    """An experiment with those recipes that are named after it, in the order of its rows."""
     prefix, rows = outcome.run_prefix, outcome.rows()
-    own = {
-        r.recipe.name.removeprefix(prefix): r for r in recipes if r.recipe.name.startswith(prefix)
-    }
+    names = {recipe.recipe.name: recipe for recipe in recipes}
+    own = {n.removeprefix(prefix): r for n, r in names.items() if n.startswith(prefix)}
     order = sorted(own, key=lambda row: rows.index(row) if row in rows else len(rows))
-    tunings = {
-        f"tuning: {name}": [
-            f"learning rate {tuned.choice.lr:g} for all methods, ρ = {tuned.choice.rho:g} for SAM; "
-            f"best of {len(tuned.scores)} runs on held-back data"
-        ]
-        for name, tuned in outcome.tuning.items()
-    }
-    return ExperimentView(
-        outcome=outcome,
-        anchor=anchor,
-        about=scale_line(outcome),
-        claim=sentence(outcome.claim),
-        verdicts=verdicts,
-        finding="" if verdicts else finding(outcome),
-        values=value_table(outcome).without_empty_columns(),
-        differences=difference_table(outcome).without_empty_columns(),
-        charts=all_charts(outcome),
-        notes=notes_as_html(outcome.notes),
-        conditions={**tunings, **{k: [v] for k, v in flat(outcome.conditions).items()}},
-        recipes={row: own[row] for row in order},
-    )
+    return ExperimentView(outcome, anchor, {row: own[row] for row in order})
 
 
 def counted_verdicts(compared: Sequence[Comparison]) -> dict[str, int]:

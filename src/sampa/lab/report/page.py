@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from sampa.lab.report.experiment import ExperimentView, counted_verdicts, experiment_view
 from sampa.lab.report.groups import Recipe
-from sampa.lab.report.recipe import RecipeView, recipe_view
+from sampa.lab.report.recipe import RecipeView
 from sampa.lab.report.records import LeftOut
 from sampa.lab.results.html import template
 from sampa.lab.results.outcome import Outcome
@@ -49,7 +49,7 @@ def render(view: PageView) -> str:
 def page_view(
     recipes: Sequence[Recipe], left_out: Sequence[LeftOut], outcomes: Sequence[Outcome] = ()
 ) -> PageView:
-    views = [recipe_view(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1)]
+    views = [RecipeView(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1)]
     experiments = [
         experiment_view(outcome, f"experiment-{i}", views)
         for i, outcome in enumerate(outcomes, start=1)

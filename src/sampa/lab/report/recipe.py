@@ -36,39 +36,58 @@ STEADY = 1.5  # ratio of a method's slowest run to its fastest, above which the 
 
 @dataclass(frozen=True)
 class RecipeView:
-    """One recipe's part of the page.
-
-    Attributes:
-        mixed: The conditions that are not the same for all runs.
-    """
+    """One recipe's part of the page; its id there is the anchor."""
 
     recipe: Recipe
     anchor: str
-    headline: str
-    mixed: list[str]
-    table: Table
-    paper: Table | None
-    runs: Table
-    charts: list[Chart]
-    conditions: Facts
-    settings: Facts
+
+    @property
+    def headline(self) -> str:
+        return headline(self.recipe)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The results and, if the runs came with any, the paper's values beside ours."""
+        return list(filter(None, [result_table(self.recipe), paper_table(self.recipe)]))
+
+    @property
+    def runs(self) -> Table:
+        return run_table(self.recipe)
+
+    @property
+    def mixed(self) -> list[str]:
+        """The conditions that are not the same for all runs."""
+        return [name for name, values in self.conditions.items() if len(values) > 1]
+
+    @property
+    def charts(self) -> list[Chart]:
+        return [*curves(self.recipe), time_chart(self.recipe, self.mixed), *sweeps(self.recipe)]
+
+    @property
+    def conditions(self) -> Facts:
+        """Commit, versions, machine, threads and processes of all runs."""
+        runs = self.recipe.runs
+        names = dict.fromkeys(name for run in runs for name in run.conditions)
+        return {n: _counted([r.conditions.get(n, "not recorded") for r in runs]) for n in names}
+
+    @property
+    def settings(self) -> Facts:
+        """The recipe's fields, and the methods' hyper-parameters."""
+        runs = [flat(run.run.as_json()) for run in self.recipe.runs]
+        shown = [name for name in runs[0] if name.split(".")[0] not in HIDDEN]
+        facts = {name: _counted([run.get(name, "none") for run in runs]) for name in shown}
+        for variant in self.recipe.variants:
+            text = ", ".join(f"{k} = {v}" for k, v in flat(variant.hyperparameters).items())
+            facts[variant.label] = [text or "no hyper-parameters"]
+        return facts
 
 
-def recipe_view(recipe: Recipe, anchor: str) -> RecipeView:
-    conditions = _conditions(recipe)
-    mixed = [name for name, values in conditions.items() if len(values) > 1]
-    return RecipeView(
-        recipe=recipe,
-        anchor=anchor,
-        headline=headline(recipe),
-        mixed=mixed,
-        table=result_table(recipe),
-        paper=paper_table(recipe),
-        runs=run_table(recipe),
-        charts=[*curves(recipe), time_chart(recipe, mixed), *sweeps(recipe)],
-        conditions=conditions,
-        settings=_settings(recipe),
-    )
+def _counted(values: Sequence[str]) -> list[str]:
+    """The one value, or each with the number of runs that have it."""
+    counts = Counter(values)
+    if len(counts) == 1:
+        return [values[0]]
+    return [f"{value} ({n} run{'s' if n > 1 else ''})" for value, n in counts.items()]
 
 
 # ---- the sentence ----------------------------------------------------------------------------
@@ -168,35 +187,6 @@ def run_table(recipe: Recipe) -> Table:
         notes=("Every run by itself.",),
         looks=tuple(variant.look for variant, _ in pairs),
     )
-
-
-# ---- conditions and settings -----------------------------------------------------------------
-
-
-def _conditions(recipe: Recipe) -> Facts:
-    """Commit, versions, machine, threads and processes of all runs."""
-    names = dict.fromkeys(name for run in recipe.runs for name in run.conditions)
-    found = {n: [run.conditions.get(n, "not recorded") for run in recipe.runs] for n in names}
-    return {name: _counted(values) for name, values in found.items()}
-
-
-def _settings(recipe: Recipe) -> Facts:
-    """The recipe's fields, and the methods' hyper-parameters."""
-    runs = [flat(run.run.as_json()) for run in recipe.runs]
-    shown = [name for name in runs[0] if name.split(".")[0] not in HIDDEN]
-    facts = {name: _counted([run.get(name, "none") for run in runs]) for name in shown}
-    for variant in recipe.variants:
-        text = ", ".join(f"{k} = {v}" for k, v in flat(variant.hyperparameters).items())
-        facts[variant.label] = [text or "no hyper-parameters"]
-    return facts
-
-
-def _counted(values: Sequence[str]) -> list[str]:
-    """The one value, or each with the number of runs that have it."""
-    counts = Counter(values)
-    if len(counts) == 1:
-        return [values[0]]
-    return [f"{value} ({n} run{'s' if n > 1 else ''})" for value, n in counts.items()]
 
 
 # ---- charts ----------------------------------------------------------------------------------

@@ -47,39 +47,21 @@ VARIABLES = {
     **{color: f"var(--series-{i})" for i, color in enumerate(PAGE.series)},
 }
 TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
+STYLE = Path(__file__).parent / "templates" / "chart.mplstyle"
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 @contextmanager
 def styled(palette: Palette) -> Iterator[None]:
     """The one style, whatever matplotlib is set to elsewhere; draw and save figures inside it."""
-    style: dict[str, object] = {
-        "axes.axisbelow": True,
-        "axes.edgecolor": palette.muted,
-        "axes.formatter.useoffset": False,
-        "axes.grid": True,
-        "axes.labelcolor": palette.muted,
-        "axes.linewidth": 0.6,
-        "axes.spines.left": False,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "figure.constrained_layout.use": True,
-        "figure.figsize": (4.4, 2.6),
-        "font.size": 8.5,
+    colors: dict[str, object] = {
         "grid.color": palette.rule,
-        "grid.linewidth": 0.6,
-        "lines.linewidth": 1.6,
         "savefig.transparent": palette is PAGE,
-        "svg.fonttype": "none",  # text stays text, in the page's font
-        "svg.hashsalt": "sampa",  # the same figure gives the same file
         "text.color": palette.ink,
-        "text.parse_math": False,
-        "xtick.color": palette.muted,
-        "xtick.major.width": 0.6,
-        "ytick.color": palette.muted,
-        "ytick.major.size": 0.0,
+        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor"), palette.muted),
+        **dict.fromkeys(("xtick.color", "ytick.color"), palette.muted),
     }
-    with matplotlib.style.context(["default", style]):
+    with matplotlib.style.context(["default", STYLE, colors]):
         yield
 
 
