@@ -1,6 +1,6 @@
 """Ranks that should agree, compared: the weights bit for bit, and the batch across branches.
 
-Weights are compared at the first exchange and in one round of every so many: what goes wrong with
+Weights are compared at the first exchange and then at regular intervals: what goes wrong with
 them goes wrong from the first step (a checkpoint loaded on one rank only) or for good (a bit that
 flipped, a kernel that rounds at random). A fingerprint of each batch travels with its loss.
 """
