@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip install -q -q --disable-pip-version-check -c cons
 export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-# Real data sets, when a folder with them lies beside the repository.
+# Real data sets, where a folder with them is beside the repository.
 ifndef SAMPA_DATA_DIR
 ifneq ($(wildcard ../shared/data),)
 export SAMPA_DATA_DIR := $(abspath ../shared/data)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
+from sampa.lab.results.summary import quartiles
+from sampa.lab.results.table import median
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
@@ -72,17 +74,15 @@ def main() -> None:
             plain = seconds(lambda first=first: bare_steps(bare, first, arguments.steps))
             ours = seconds(lambda first=first: loop_steps(looped, first, arguments.steps))
             ratios.append(ours / plain)
-    counted = ratios[1:]  # the first round warms up
-    low, _, high = statistics.quantiles(counted, n=4)
-    median = statistics.median(counted)
+    found = quartiles(ratios[1:])  # the first round warms up
     result = {
         "recipe": run.name,
-        "loop/bare": {"median": median, "low": low, "high": high},
+        "loop/bare": asdict(found),
         "rounds": arguments.rounds,
         "steps_per_round": arguments.steps,
         "conditions": conditions(),
     }
-    print(f"{run.name}: loop / bare {median:.4f} ({low:.4f} to {high:.4f})")
+    print(f"{run.name}: loop / bare {median(found, 4).text}")
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Notices what code must not do with a file that nobody vouches for: run it, or write elsewhere."""
+"""Notices what code must not do with a file of unknown origin: run it, or write elsewhere."""
 
 from __future__ import annotations
 

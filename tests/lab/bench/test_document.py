@@ -1,10 +1,21 @@
-"""docs/performance.md says what the records in results/bench say."""
+"""docs/performance.md says what the records in results/bench say, and names files that exist."""
 
 from __future__ import annotations
 
-from tools.performance_tables import PAGE, updated
+import re
+
+import pytest
+
+from tools.performance_tables import PAGE, ROOT, updated
 
 
 def test_the_tables_are_those_of_the_records() -> None:
     page = PAGE.read_text()
     assert updated(page) == page
+
+
+@pytest.mark.parametrize("page", ["docs/performance.md", "docs/reliability.md", "SECURITY.md"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    named = re.findall(r"`(\w[\w./]*(?:\.py|/\w+))`", (ROOT / page).read_text())
+    folders = (ROOT, ROOT / "src" / "sampa")
+    assert [name for name in named if not any((f / name).exists() for f in folders)] == []
