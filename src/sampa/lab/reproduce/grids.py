@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sampa.lab.reproduce.plan import Choices, Plan, PlannedEntry, against_first, row_of
 from sampa.lab.reproduce.settings import (
@@ -52,14 +53,6 @@ GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
 }
 
 
-def cifar10(scale: Scale, choices: Choices) -> Plan:
-    return _networks(scale, choices, classes=10)
-
-
-def cifar100(scale: Scale, choices: Choices) -> Plan:
-    return _networks(scale, choices, classes=100)
-
-
 def _networks(scale: Scale, choices: Choices, classes: int) -> Plan:
     """Four methods on each network, and SAMPa-0.2 with twice the epochs."""
     found: list[PlannedEntry] = []
@@ -75,6 +68,9 @@ def _networks(scale: Scale, choices: Choices, classes: int) -> Plan:
         (*STEPS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2")),
         average=len(NETWORKS[scale]) > 1,
     )
+
+
+cifar10, cifar100 = partial(_networks, classes=10), partial(_networks, classes=100)
 
 
 def _by_network(
@@ -192,14 +188,6 @@ def incorporation(scale: Scale, choices: Choices) -> Plan:
     return Plan(run_in_words(run), tuple(found), (("with SAMPa", "alone"),))
 
 
-def optsam(scale: Scale, choices: Choices) -> Plan:
-    return _naive(scale, choices, {"OptSAM": "optsam"})
-
-
-def sam_db(scale: Scale, choices: Choices) -> Plan:
-    return _naive(scale, choices, {"SAM-db": "sam-db"})
-
-
 def _naive(scale: Scale, choices: Choices, attempt: dict[str, str]) -> Plan:
     """A naive attempt beside SGD and SAM on three networks, with SAM's ρ."""
     found: list[PlannedEntry] = []
@@ -210,6 +198,10 @@ def _naive(scale: Scale, choices: Choices, attempt: dict[str, str]) -> Plan:
     return Plan(
         run_in_words(found[0].run), tuple(found), (("SAM", "SGD"), (name, "SGD"), (name, "SAM"))
     )
+
+
+optsam = partial(_naive, attempt={"OptSAM": "optsam"})
+sam_db = partial(_naive, attempt={"SAM-db": "sam-db"})
 
 
 def penalty(scale: Scale, choices: Choices) -> Plan:
