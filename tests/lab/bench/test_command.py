@@ -11,7 +11,7 @@ import torch
 from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.cli import main
-from sampa.lab.models import count_parameters
+from sampa.lab.models.layers import count_parameters
 
 pytestmark = pytest.mark.dist
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sampa.lab.data.images import ImageData, load_cifar
+from sampa.lab.data.cifar import load_cifar
+from sampa.lab.data.image_data import ImageData
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from sampa.lab.data import batches as batches_module
-from sampa.lab.data import splits as splits_module
-from sampa.lab.data.batches import EvalBatches, ImageBatch, ImageBatches
+from sampa.lab.data import plans as plans_module
+from sampa.lab.data.batches import ImageBatch, ImageBatches
+from sampa.lab.data.digits import load_digits
 from sampa.lab.data.draws import epoch_order, epoch_words
-from sampa.lab.data.images import ImageData, load_digits
+from sampa.lab.data.image_data import ImageData
+from sampa.lab.data.plans import Sequential, Shuffled
 from tests.lab.data.test_image_data import slow_crop_and_flip
 
 TRAIN = np.arange(3, 50)
@@ -32,7 +34,8 @@ def make(
     shard: int = 0,
     shards: int = 1,
 ) -> ImageBatches:
-    return ImageBatches(data, TRAIN, batch_size, seed, augment, shard, shards)
+    plan = Shuffled(TRAIN, batch_size, seed, shard, shards)
+    return ImageBatches(data, plan, seed if augment else None)
 
 
 def same(a: ImageBatch, b: ImageBatch) -> bool:
@@ -54,15 +57,18 @@ def test_random_access_equals_going_through(random_images: ImageData) -> None:
 
 def test_a_resumed_process_sees_the_same_batch() -> None:
     code = (
-        "import hashlib\n"
+        "import hashlib, numpy as np\n"
         "from sampa.lab.data.batches import ImageBatches\n"
-        "from sampa.lab.data.images import load_digits\n"
-        "batch = ImageBatches(load_digits(), None, 64, seed=3, augment=True).batch(4, 7)\n"
+        "from sampa.lab.data.digits import load_digits\n"
+        "from sampa.lab.data.plans import Shuffled\n"
+        "plan = Shuffled(np.arange(len(load_digits())), 64, seed=3)\n"
+        "batch = ImageBatches(load_digits(), plan, augment_seed=3).batch(4, 7)\n"
         "content = b''.join(tensor.numpy().tobytes() for tensor in batch)\n"
         "print(hashlib.sha256(content).hexdigest())\n"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    batches = ImageBatches(load_digits(), None, 64, seed=3, augment=True)
+    plan = Shuffled(np.arange(len(load_digits())), 64, seed=3)
+    batches = ImageBatches(load_digits(), plan, augment_seed=3)
     through = [batches.batch(epoch, n) for epoch in range(5) for n in range(len(batches))]
     batch = through[4 * len(batches) + 7]
     content = b"".join(tensor.numpy().tobytes() for tensor in batch)
@@ -161,24 +167,30 @@ def test_other_labels_leave_order_and_images_alone(random_images: ImageData) -> 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_evaluation_sees_every_sample_once(shards: int, random_images: ImageData) -> None:
-    parts = [EvalBatches(random_images, TRAIN, 10, shard, shards) for shard in range(shards)]
+    plans = [Sequential(TRAIN, 10, shard, shards) for shard in range(shards)]
+    parts = [ImageBatches(random_images, plan) for plan in plans]
     index = torch.cat([index for part in parts for _, _, index in part])
     assert sorted(index.tolist()) == TRAIN.tolist()
 
 
 def test_an_evaluation_batch_is_the_same_in_every_epoch(random_images: ImageData) -> None:
-    batches = EvalBatches(random_images, None, 10)
+    batches = ImageBatches(random_images, Sequential(np.arange(len(random_images)), 10))
     assert same(batches.batch(0, 2), batches.batch(9, 2))
 
 
 def test_an_evaluation_batch_is_not_augmented(random_images: ImageData) -> None:
-    images, _, index = EvalBatches(random_images, TRAIN, 47).batch(0, 0)
+    images, _, index = ImageBatches(random_images, Sequential(TRAIN, 47)).batch(0, 0)
     plain, _, order = make(random_images, batch_size=47, augment=False).batch(0, 0)
     assert index.tolist() == TRAIN.tolist()
     assert torch.equal(images, plain[order.argsort()])
 
 
-@pytest.mark.parametrize("module", [batches_module, splits_module])
+def test_samples_that_do_not_exist_are_refused(random_images: ImageData) -> None:
+    with pytest.raises(ValueError, match=r"indices must be in \[0, \d+\), got 1000"):
+        ImageBatches(random_images, Sequential(np.array([0, 1000]), 2))
+
+
+@pytest.mark.parametrize("module", [batches_module, plans_module])
 def test_the_examples_in_docstrings_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

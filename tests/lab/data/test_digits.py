@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits as embedded
 
-from sampa.lab.data.images import load_digits
+from sampa.lab.data.digits import load_digits
 
 
 def test_the_split_is_80_to_20() -> None:

@@ -10,9 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from sampa.lab.data.batches import EvalBatches, ImageBatches
-from sampa.lab.data.imagenet import ImageFiles, RandomPart, center, random_box
-from sampa.lab.data.images import load_imagenet, subset
+from sampa.lab.data.batches import ImageBatches
+from sampa.lab.data.image_data import subset
+from sampa.lab.data.imagenet import ImageFiles, RandomPart, center, load_imagenet, random_box
+from sampa.lab.data.plans import Sequential, Shuffled
 
 CLASSES = ("n01440764", "n01443537", "n01484850")
 
@@ -104,16 +105,16 @@ def test_half_of_the_parts_are_mirrored() -> None:
 
 
 def test_training_batches_take_any_order(train: ImageFiles) -> None:
-    batches = ImageBatches(train, None, 4, seed=0, augment=True)
+    batches = ImageBatches(train, Shuffled(np.arange(len(train)), 4, seed=0), augment_seed=0)
     later = batches.batch(1, 2)
-    fresh = ImageBatches(train, None, 4, seed=0, augment=True)
+    fresh = ImageBatches(train, Shuffled(np.arange(len(train)), 4, seed=0), augment_seed=0)
     for number in range(3):
         fresh.batch(0, number)
     assert all(torch.equal(a, b) for a, b in zip(later, fresh.batch(1, 2), strict=True))
 
 
 def test_evaluation_batches_hold_every_image_once(tree: Path) -> None:
-    batches = EvalBatches(load_imagenet(tree, "val", size=16), None, 4)
+    batches = ImageBatches(load_imagenet(tree, "val", size=16), Sequential(np.arange(6), 4))
     index = torch.cat([index for _, _, index in batches])
     assert index.tolist() == list(range(6))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sampa.lab.data.plans import Sequential, Shuffled, checked_indices
+from sampa.lab.data.plans import Sequential, Shuffled, require_indices
 
 INDICES = np.arange(100, 203)
 
@@ -87,17 +87,13 @@ def test_a_negative_epoch_is_refused() -> None:
         Shuffled(INDICES, 10, 0).part(-1, 0)
 
 
-def test_no_indices_means_all_samples() -> None:
-    assert checked_indices(None, 3).tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize("indices", [[0, 3], [-1, 0]])
 def test_indices_out_of_range_are_refused(indices: list[int]) -> None:
     with pytest.raises(ValueError, match=r"indices must be in \[0, 3\), got (3|-1)"):
-        checked_indices(np.array(indices), 3)
+        require_indices(np.array(indices), 3)
 
 
 @pytest.mark.parametrize("indices", [np.zeros(2), np.zeros((2, 2), int), np.ones(3, bool)])
 def test_what_is_no_list_of_integers_is_refused(indices: np.ndarray) -> None:
     with pytest.raises(ValueError, match="indices must be a list of integers"):
-        checked_indices(indices, 3)
+        require_indices(indices, 3)

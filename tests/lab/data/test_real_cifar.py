@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sampa.lab.data.images import ImageData, load_cifar10n, resize
+from sampa.lab.data.cifar10n import load_cifar10n
+from sampa.lab.data.image_data import ImageData, resize
 from sampa.lab.data.label_noise import human_labels
 
 Cifar = dict[str, ImageData]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sampa.lab.data.splits import train_validation_split
+from sampa.lab.data.plans import train_validation_split
 
 
 @pytest.mark.parametrize("n", [1, 7, 100, 50_000])

@@ -11,16 +11,24 @@ import pytest
 import torch
 
 from sampa.lab.data.glue import TextData
+from sampa.lab.data.plans import Sequential, Shuffled
 from sampa.lab.data.text_batches import (
     EncodedText,
     TextBatch,
     TextBatches,
-    TextEvalBatches,
     encode,
     load_tokenizer,
 )
 
 PAD = 99
+
+
+def shuffled(data: EncodedText, batch_size: int, shard: int = 0, shards: int = 1) -> TextBatches:
+    return TextBatches(data, Shuffled(np.arange(len(data)), batch_size, 0, shard, shards))
+
+
+def in_order(data: EncodedText, batch_size: int, shard: int = 0, shards: int = 1) -> TextBatches:
+    return TextBatches(data, Sequential(np.arange(len(data)), batch_size, shard, shards))
 
 
 class Letters:
@@ -61,7 +69,7 @@ def same(a: TextBatch, b: TextBatch) -> bool:
 
 
 def test_a_batch_equals_plain_loops(pairs: TextData, encoded: EncodedText) -> None:
-    batch = TextBatches(encoded, None, 8, seed=0).batch(0, 2)
+    batch = shuffled(encoded, 8).batch(0, 2)
     assert pairs.second is not None
     for row, i in enumerate(batch["index"].tolist()):
         a, b = pairs.first[i], pairs.second[i]
@@ -75,7 +83,7 @@ def test_a_batch_equals_plain_loops(pairs: TextData, encoded: EncodedText) -> No
 
 
 def test_a_batch_is_as_wide_as_its_longest_sample_needs(encoded: EncodedText) -> None:
-    batches = TextBatches(encoded, None, 2, seed=0)
+    batches = shuffled(encoded, 2)
     for number in range(len(batches)):
         batch = batches.batch(0, number)
         longest = int(batch["attention_mask"].sum(1).max())
@@ -83,13 +91,13 @@ def test_a_batch_is_as_wide_as_its_longest_sample_needs(encoded: EncodedText) ->
 
 
 def test_batches_differ_in_width(encoded: EncodedText) -> None:
-    batches = TextBatches(encoded, None, 2, seed=0)
+    batches = shuffled(encoded, 2)
     assert len({batches.batch(0, n)["input_ids"].shape[1] for n in range(len(batches))}) > 1
 
 
 def test_text_is_tokenized_once(pairs: TextData) -> None:
     letters = Letters()
-    batches = TextBatches(encode(pairs, letters), None, 8, seed=0)
+    batches = shuffled(encode(pairs, letters), 8)
     for epoch in range(2):
         batches.batch(epoch, 0)
     assert letters.calls == 1
@@ -97,43 +105,43 @@ def test_text_is_tokenized_once(pairs: TextData) -> None:
 
 def test_random_access_equals_going_through(encoded: EncodedText) -> None:
     places = [(epoch, number) for epoch in range(2) for number in range(6)]
-    through = {place: TextBatches(encoded, None, 8, seed=0).batch(*place) for place in places}
+    through = {place: shuffled(encoded, 8).batch(*place) for place in places}
     for place in reversed(places):
-        assert same(TextBatches(encoded, None, 8, seed=0).batch(*place), through[place])
+        assert same(shuffled(encoded, 8).batch(*place), through[place])
 
 
 @pytest.mark.parametrize("shards", [2, 4])
 def test_the_union_of_the_shards_is_the_serial_batch(shards: int, encoded: EncodedText) -> None:
-    parts = [TextBatches(encoded, None, 8, 0, s, shards).batch(1, 3) for s in range(shards)]
+    parts = [shuffled(encoded, 8, s, shards).batch(1, 3) for s in range(shards)]
     union = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    assert same(union, TextBatches(encoded, None, 8, seed=0).batch(1, 3))
+    assert same(union, shuffled(encoded, 8).batch(1, 3))
 
 
 def test_evaluation_sees_every_sample_once(encoded: EncodedText) -> None:
-    parts = [TextEvalBatches(encoded, None, 8, shard, 3) for shard in range(3)]
+    parts = [in_order(encoded, 8, shard, 3) for shard in range(3)]
     index = torch.cat([batch["index"] for part in parts for batch in part])
     assert sorted(index.tolist()) == list(range(50))
 
 
 def test_only_the_given_samples_are_used(encoded: EncodedText) -> None:
-    batches = TextBatches(encoded, np.arange(40, 50), 10, seed=0)
+    batches = TextBatches(encoded, Shuffled(np.arange(40, 50), 10, seed=0))
     assert sorted(batches.batch(0, 0)["index"].tolist()) == list(range(40, 50))
 
 
 def test_single_sentences_are_of_type_zero() -> None:
     data = TextData(("one", "three"), None, np.zeros(2, np.int64))
-    batch = TextEvalBatches(encode(data, Letters()), None, 2).batch(0, 0)
+    batch = in_order(encode(data, Letters()), 2).batch(0, 0)
     assert not batch["token_type_ids"].any()
 
 
 def test_a_tokenizer_without_types_gives_zeros(pairs: TextData) -> None:
-    batch = TextEvalBatches(encode(pairs, Letters(types=False)), None, 8).batch(0, 0)
+    batch = in_order(encode(pairs, Letters(types=False)), 8).batch(0, 0)
     assert not batch["token_type_ids"].any()
 
 
 def test_scores_stay_floats() -> None:
     data = TextData(("a", "b"), None, np.array([0.5, 4.8], np.float32))
-    batch = TextEvalBatches(encode(data, Letters()), None, 2).batch(0, 0)
+    batch = in_order(encode(data, Letters()), 2).batch(0, 0)
     assert torch.equal(batch["labels"], torch.tensor([0.5, 4.8]))
 
 
@@ -151,7 +159,7 @@ def test_a_tokenizer_of_transformers_is_loaded_from_a_folder(tmp_path: Path) -> 
     made = BertTokenizerFast(vocab={word: i for i, word in enumerate(words)})
     made.save_pretrained(tmp_path)
     data = TextData(("Good film", "bad"), ("film", "good film"), np.array([1, 0]))
-    batch = TextEvalBatches(encode(data, load_tokenizer(tmp_path)), None, 2).batch(0, 0)
+    batch = in_order(encode(data, load_tokenizer(tmp_path)), 2).batch(0, 0)
     assert batch["input_ids"].tolist() == [[2, 5, 6, 3, 6, 3, 0, 0], [2, 7, 3, 5, 6, 3, 0, 0]]
     assert batch["token_type_ids"].tolist() == [
         [0] * 4 + [1] * 2 + [0] * 2,

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from sampa.lab.models import build, count_parameters
+from sampa.lab.models import build
+from sampa.lab.models.layers import count_parameters
 
 COUNTS = {
     "mlp": 8_970,

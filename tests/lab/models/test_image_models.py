@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from sampa.lab.models import MODELS, build
-from sampa.lab.models.resnet_cifar import Block, ResNet
+from sampa.lab.models.resnet_cifar import BasicBlock, CifarResNet
 from sampa.lab.models.small import MLP
 from sampa.lab.models.wide_resnet import wrn
 
@@ -53,7 +53,7 @@ def test_convolutions_start_with_kaimings_variance(name: str) -> None:
 
 
 def test_an_option_a_shortcut_has_no_parameters() -> None:
-    block = Block(16, 32, stride=2)
+    block = BasicBlock(16, 32, stride=2)
     assert {name.split(".")[0] for name, _ in block.named_parameters()} == {
         "conv1",
         "bn1",
@@ -64,7 +64,7 @@ def test_an_option_a_shortcut_has_no_parameters() -> None:
 
 def test_an_option_a_shortcut_takes_every_second_pixel_and_pads_both_sides() -> None:
     x = torch.randn(1, 4, 6, 6)
-    out = Block(4, 8, stride=2).shortcut(x)
+    out = BasicBlock(4, 8, stride=2).shortcut(x)
     assert torch.equal(out[:, 2:6], x[:, :, ::2, ::2])
     assert out[:, :2].count_nonzero() == out[:, 6:].count_nonzero() == 0
 
@@ -88,7 +88,7 @@ def test_conv3_takes_small_images(size: int) -> None:
 
 def test_an_impossible_depth_of_a_resnet_is_refused() -> None:
     with pytest.raises(ValueError, match=r"depth must be 6n\+2: .*, got 18"):
-        ResNet(18)
+        CifarResNet(18)
 
 
 def test_an_impossible_depth_of_a_wide_resnet_is_refused() -> None:

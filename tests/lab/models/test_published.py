@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.lab.models import count_parameters, load_published
+from sampa.lab.models.layers import count_parameters
+from sampa.lab.models.resnet_cifar import load_published
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PUBLISHED = {"resnet20-12fca82f.th": 91.73, "resnet56-4bfd9763.th": 93.39}  # percent
@@ -32,11 +33,11 @@ def checkpoint(name: str) -> Path:
 def test_images() -> tuple[Tensor, Tensor]:
     """The 10,000 test images, normalized, and their classes."""
     pytest.importorskip("PIL")
-    from sampa.lab.data.batches import Normalize
+    from sampa.lab.data.batches import normalized
     from sampa.lab.data.strips import read_strips
 
     images, labels, _ = read_strips(data("cifar10", "cifar10-test.zip"), 10_000)
-    return Normalize(MEAN, STD)(images), torch.from_numpy(labels)
+    return normalized(images, MEAN, STD), torch.from_numpy(labels)
 
 
 def correct(name: str, x: Tensor, y: Tensor) -> int:

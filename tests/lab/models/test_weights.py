@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from sampa.lab.models import build, count_parameters, find_efficientnet_lite0, find_minilm
+from sampa.lab.models import build
+from sampa.lab.models.efficientnet import find_efficientnet_lite0
+from sampa.lab.models.layers import count_parameters
+from sampa.lab.models.transformer import find_minilm
 
 
 def needs(package: str) -> pytest.MarkDecorator:

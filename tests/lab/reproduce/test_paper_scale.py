@@ -20,7 +20,8 @@ import torch
 from PIL import Image
 
 from sampa.lab.data import cifar
-from sampa.lab.models import build, find_minilm
+from sampa.lab.models import build
+from sampa.lab.models.transformer import find_minilm
 from sampa.lab.report.groups import used_hyperparameters
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.training.method import epochs_of

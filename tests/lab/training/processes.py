@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from sampa.lab.data.batches import ImageBatch, ImageBatches
 from sampa.lab.training import checkpoint
+from sampa.lab.training.loop import Trainer
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Interrupted
 from tests.lab.training.runs import carry_out
@@ -109,10 +109,10 @@ def carry_out_and_exit(run: Run, out: Path, **settings: Any) -> NoReturn:
 def call_at_points(callback: Callable[[str], None]) -> None:
     """Call back at each named instant of saving and before each batch, in this process for good."""
     checkpoint.on_point = callback
-    original = ImageBatches.batch
+    original = Trainer.batch
 
-    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
-        callback(f"batch {epoch * len(self) + number}")
-        return original(self, epoch, number)
+    def batch(self: Trainer, position: int) -> Any:
+        callback(f"batch {position}")
+        return original(self, position)
 
-    ImageBatches.batch = batch
+    Trainer.batch = batch

@@ -6,14 +6,15 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from sampa.lab.data.batches import ImageBatch, ImageBatches
 from sampa.lab.training import checkpoint
 from sampa.lab.training.checkpoint import NEWEST, CheckpointError
-from tests.lab.training.runs import BATCHES, Outcome, carry_out, outcome, tiny_run
+from sampa.lab.training.loop import Trainer
+from tests.lab.training.runs import Outcome, carry_out, outcome, tiny_run
 
 SMALL = 600_000  # bytes: a few checkpoints of the tiny run
 
@@ -56,17 +57,16 @@ def full_around_the_end_of_the_first_epoch(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """No room from before the second batch to before the fifth."""
-    original = ImageBatches.batch
+    original = Trainer.batch
 
-    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
-        position = epoch * BATCHES + number
+    def batch(self: Trainer, position: int) -> Any:
         if position == 1:
             fill(small_disk)
         if position == 4:
             (small_disk / "ballast").unlink()
-        return original(self, epoch, number)
+        return original(self, position)
 
-    monkeypatch.setattr(ImageBatches, "batch", batch)
+    monkeypatch.setattr(Trainer, "batch", batch)
     return small_disk / "run"
 
 

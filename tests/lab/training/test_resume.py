@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sampa
-from sampa.lab.data.batches import ImageBatch, ImageBatches
 from sampa.lab.training import checkpoint
 from sampa.lab.training.checkpoint import CheckpointError
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.loop import Trainer
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 from tests.lab.training.runs import BATCHES, TOTAL, Outcome, carry_out, outcome, tiny_run
 
@@ -25,13 +26,13 @@ def damage(path: Path) -> None:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the batches that runs ask for."""
     positions: list[int] = []
-    original = ImageBatches.batch
+    original = Trainer.batch
 
-    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
-        positions.append(epoch * BATCHES + number)
-        return original(self, epoch, number)
+    def batch(self: Trainer, position: int) -> Any:
+        positions.append(position)
+        return original(self, position)
 
-    monkeypatch.setattr(ImageBatches, "batch", batch)
+    monkeypatch.setattr(Trainer, "batch", batch)
     return positions
 
 
@@ -119,16 +120,16 @@ def test_the_last_checkpoints_and_the_best_are_kept(tmp_path: Path) -> None:
 @pytest.fixture
 def full_in_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that takes no checkpoint before the second epoch."""
-    original = ImageBatches.batch
+    original = Trainer.batch
 
     def full(point: str) -> None:
         raise OSError(28, "No space left on device")
 
-    def batch(self: ImageBatches, epoch: int, number: int) -> ImageBatch:
-        monkeypatch.setattr(checkpoint, "on_point", full if epoch == 0 else None)
-        return original(self, epoch, number)
+    def batch(self: Trainer, position: int) -> Any:
+        monkeypatch.setattr(checkpoint, "on_point", full if position < BATCHES else None)
+        return original(self, position)
 
-    monkeypatch.setattr(ImageBatches, "batch", batch)
+    monkeypatch.setattr(Trainer, "batch", batch)
 
 
 @pytest.mark.usefixtures("full_in_the_first_epoch")

@@ -29,7 +29,7 @@ def test_no_validation_image_is_ever_trained_on(seed: int) -> None:
         for number in range(len(task.batches))
         for index in task.batches.batch(epoch, number)[2]
     }
-    held_back = set(task.held_out["validation"][1].tolist())
+    held_back = set(task.splits["validation"][1].tolist())
     assert len(held_back) == 24
     assert len(seen) == 96
     assert not seen & held_back
@@ -44,10 +44,10 @@ def test_test_images_are_not_among_the_training_images() -> None:
 def test_noise_is_in_training_and_validation_labels_alone() -> None:
     run = tiny_run(data=DataSpec("digits", label_noise=0.4))
     task = task_of(run)
-    clean, (test, _) = load_digits("train"), task.held_out["test"]
+    clean, (test, _) = load_digits("train"), task.splits["test"]
     wrong = task.batches.data.labels != clean.labels
     assert wrong.sum() == round(0.4 * len(clean))
-    assert wrong[task.held_out["validation"][1]].any()
+    assert wrong[task.splits["validation"][1]].any()
     assert np.array_equal(test.labels, load_digits("test").labels)
 
 
@@ -78,7 +78,7 @@ class Constant(nn.Module):
 def test_scores_are_those_of_a_model_that_always_says_the_same() -> None:
     task = task_of(tiny_run(data=DataSpec("digits")))
     scores = [9.0, 8, 7, 6, 5, 0, 0, 0, 0, 0]
-    labels = torch.from_numpy(task.held_out["test"][0].labels)
+    labels = torch.from_numpy(task.splits["test"][0].labels)
     found = task.evaluate(Constant(scores), "test")
     assert found["accuracy"] == pytest.approx(100 * (labels == 0).double().mean().item())
     assert found["top5"] == pytest.approx(100 * (labels < 5).double().mean().item())

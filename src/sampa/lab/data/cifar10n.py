@@ -13,7 +13,7 @@ import numpy as np
 
 from sampa.lab.data.archives import read_zip
 from sampa.lab.data.image_data import require_labels
-from sampa.lab.data.places import data_folder, missing
+from sampa.lab.data.places import data_folder, first_of
 from sampa.messages import require
 
 FILE = "cifar10n-labels.npz"
@@ -43,11 +43,8 @@ def load_cifar10n(data_dir: str | Path | None) -> dict[str, np.ndarray]:
         ValueError: If the file is damaged.
     """
     folder = data_folder(data_dir)
-    places = [folder / "cifar10" / FILE, folder / FILE]
-    path = next((p for p in places if p.is_file()), None)
-    if path is None:
-        source = "CIFAR-10_human.pt of UCSC-REAL/cifar-10-100n, saved with numpy.savez as " + FILE
-        raise missing("CIFAR-10N", places, source)
+    source = "CIFAR-10_human.pt of UCSC-REAL/cifar-10-100n, saved with numpy.savez as " + FILE
+    path = first_of([folder / "cifar10" / FILE, folder / FILE], "CIFAR-10N", source)
     wanted = {f"{column}.npy": 9 * IMAGES for column in COLUMNS.values()}
     members = read_zip(path, wanted.get)
     return {name: _column(path, column, members) for name, column in COLUMNS.items()}

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sampa.lab.data.archives import reading
-from sampa.lab.data.places import data_folder, missing
+from sampa.lab.data.places import data_folder, first_of
 from sampa.messages import require_choice, unknown
 
 Column = str | int
@@ -32,8 +32,8 @@ class GlueTask:
         label: The column to predict.
         classes: What stands in that column, in the order of the labels; empty for regression.
         metrics: What GLUE reports.
-        development: Its labeled splits other than train.
         archive: The official file.
+        development: Its labeled splits other than train.
         drops_broken_rows: Whether rows with missing columns are left out, as everybody does for QQP
             (whose file has a few); elsewhere they are errors.
     """
@@ -43,8 +43,8 @@ class GlueTask:
     label: Column
     classes: tuple[str, ...]
     metrics: tuple[str, ...]
+    archive: str
     development: tuple[str, ...] = ("dev",)
-    archive: str = ""
     drops_broken_rows: bool = False
 
     @property
@@ -61,53 +61,34 @@ class GlueTask:
         return ("train", *self.development)
 
 
-BINARY = ("0", "1")
 PAIR = ("sentence1", "sentence2")
-ENTAILMENT = ("entailment", "not_entailment")
+BINARY, ENTAILMENT = ("0", "1"), ("entailment", "not_entailment")
+INFERENCE = ("entailment", "neutral", "contradiction")
+ACCURACY, ACCURACY_F1 = ("accuracy",), ("accuracy", "f1")
+MRPC_SOURCE = "Microsoft's paraphrase corpus, split by GLUE's dev_ids.tsv"
+MNLI_SPLITS = ("dev_matched", "dev_mismatched")
 MAX_SCORE = 5.0  # of STS-B
 
 TASKS = {
     task.name: task
     for task in (
-        GlueTask("CoLA", (3,), 1, BINARY, ("matthews",), archive="CoLA.zip"),
-        GlueTask("SST-2", ("sentence",), "label", BINARY, ("accuracy",), archive="SST-2.zip"),
-        GlueTask(
-            "MRPC",
-            ("#1 String", "#2 String"),
-            "Quality",
-            BINARY,
-            ("accuracy", "f1"),
-            archive="Microsoft's paraphrase corpus, split by GLUE's dev_ids.tsv",
-        ),
-        GlueTask("STS-B", PAIR, "score", (), ("pearson", "spearman"), archive="STS-B.zip"),
+        GlueTask("CoLA", (3,), 1, BINARY, ("matthews",), "CoLA.zip"),
+        GlueTask("SST-2", ("sentence",), "label", BINARY, ACCURACY, "SST-2.zip"),
+        GlueTask("MRPC", ("#1 String", "#2 String"), "Quality", BINARY, ACCURACY_F1, MRPC_SOURCE),
+        GlueTask("STS-B", PAIR, "score", (), ("pearson", "spearman"), "STS-B.zip"),
         GlueTask(
             "QQP",
             ("question1", "question2"),
             "is_duplicate",
             BINARY,
-            ("accuracy", "f1"),
-            archive="QQP-clean.zip",
+            ACCURACY_F1,
+            "QQP-clean.zip",
             drops_broken_rows=True,
         ),
-        GlueTask(
-            "MNLI",
-            PAIR,
-            "gold_label",
-            ("entailment", "neutral", "contradiction"),
-            ("accuracy",),
-            ("dev_matched", "dev_mismatched"),
-            archive="MNLI.zip",
-        ),
-        GlueTask(
-            "QNLI",
-            ("question", "sentence"),
-            "label",
-            ENTAILMENT,
-            ("accuracy",),
-            archive="QNLIv2.zip",
-        ),
-        GlueTask("RTE", PAIR, "label", ENTAILMENT, ("accuracy",), archive="RTE.zip"),
-        GlueTask("WNLI", PAIR, "label", BINARY, ("accuracy",), archive="WNLI.zip"),
+        GlueTask("MNLI", PAIR, "gold_label", INFERENCE, ACCURACY, "MNLI.zip", MNLI_SPLITS),
+        GlueTask("QNLI", ("question", "sentence"), "label", ENTAILMENT, ACCURACY, "QNLIv2.zip"),
+        GlueTask("RTE", PAIR, "label", ENTAILMENT, ACCURACY, "RTE.zip"),
+        GlueTask("WNLI", PAIR, "label", BINARY, ACCURACY, "WNLI.zip"),
     )
 }
 
@@ -157,7 +138,10 @@ def load_glue(data_dir: str | Path | None, task: str, split: str = "train") -> T
     """
     spec = find_task(task)
     require_choice("split", split, spec.splits)
-    path = _find(spec, split, data_folder(data_dir))
+    folder = data_folder(data_dir)
+    names = [f"{root}{spec.name}/{split}.tsv{end}" for root in ("glue/", "") for end in ("", ".gz")]
+    what, source = f"GLUE's {spec.name} ({split})", f"{spec.archive} of GLUE"
+    path = first_of([folder / name for name in names], what, source)
     rows = list(_rows(spec, path))
     if not rows:
         raise ValueError(f"{path} has no rows")
@@ -165,18 +149,6 @@ def load_glue(data_dir: str | Path | None, task: str, split: str = "train") -> T
     dtype = np.float32 if spec.is_regression else np.int64
     second = sentences[1] if len(sentences) == 2 else None
     return TextData(sentences[0], second, np.asarray(labels, dtype))
-
-
-def _find(spec: GlueTask, split: str, folder: Path) -> Path:
-    places = [
-        root / spec.name / f"{split}.tsv{ending}"
-        for root in (folder / "glue", folder)
-        for ending in ("", ".gz")
-    ]
-    for path in places:
-        if path.is_file():
-            return path
-    raise missing(f"GLUE's {spec.name} ({split})", places, f"{spec.archive} of GLUE")
 
 
 def _rows(spec: GlueTask, path: Path) -> Iterator[tuple[str | float, ...]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sampa.lab.data.places import data_folder, missing
+from sampa.lab.data.places import data_folder, first_of
 from sampa.messages import require, require_choice
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of the training images, as in use
@@ -153,11 +153,9 @@ def load_imagenet(data_dir: str | Path | None, split: str = "train", size: int =
     """
     require_choice("split", split, ("train", "val"))
     folder = data_folder(data_dir)
+    source = "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, unpacked to a folder a class"
     places = [folder / "imagenet" / split, folder / split]
-    root = next((p for p in places if p.is_dir()), None)
-    if root is None:
-        source = "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, unpacked to a folder a class"
-        raise missing(f"ImageNet ({split})", places, source)
+    root = first_of(places, f"ImageNet ({split})", source)
     classes = _subfolders(root)
     _require_same_classes(root, classes)
     found = [(path, label) for label, name in enumerate(classes) for path in _files(root / name)]

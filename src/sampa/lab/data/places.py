@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 DATA_DIR = "SAMPA_DATA_DIR"
@@ -26,6 +26,18 @@ def data_folder(data_dir: str | Path | None) -> Path:
             f"the data folder {folder} does not exist; name another with --data-dir or {DATA_DIR}"
         )
     return folder
+
+
+def first_of(places: Sequence[Path], what: str, source: str) -> Path:
+    """The first of these files or folders that exists.
+
+    Raises:
+        FileNotFoundError: See `missing`.
+    """
+    found = next((path for path in places if path.exists()), None)
+    if found is None:
+        raise missing(what, places, source)
+    return found
 
 
 def missing(what: str, looked_for: Iterable[Path], source: str) -> FileNotFoundError:

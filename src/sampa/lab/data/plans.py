@@ -1,4 +1,4 @@
-"""Which samples make up which batch: no data, only numbers.
+"""Which samples are trained on, and which make up which batch: no data, only numbers.
 
 A plan is a pure function, so a run that resumes at any batch, or looks at one twice, sees what an
 uninterrupted run sees. All shards have plans of the same length in training: none ends early.
@@ -11,12 +11,40 @@ from typing import Protocol
 
 import numpy as np
 
-from sampa.lab.data.draws import epoch_order
+from sampa.lab.data.draws import epoch_order, permutation
 from sampa.messages import require
+
+
+def train_validation_split(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Part 0 ... n-1 at random into training and validation, a pure function of the seed.
+
+    Args:
+        n: Number of samples.
+        share: Share held back, in [0, 1); round(share · n) samples.
+        seed: Of the permutation.
+
+    Returns:
+        Both parts' indices, each in increasing order; together every index once.
+
+    Example:
+        >>> train, validation = train_validation_split(50_000, 0.1, seed=0)
+        >>> len(train), len(validation)
+        (45000, 5000)
+    """
+    require("n", n, n >= 1, ">= 1")
+    require("share", share, 0 <= share < 1, "in [0, 1)")
+    order = permutation(n, seed, "validation")
+    cut = n - round(share * n)
+    return np.sort(order[:cut]), np.sort(order[cut:])
 
 
 class Plan(Protocol):
     """The samples of every batch."""
+
+    @property
+    def indices(self) -> np.ndarray:
+        """All samples that are seen."""
+        ...
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -53,7 +81,7 @@ class Shuffled:
     def __post_init__(self) -> None:
         n, size = len(self.indices), self.batch_size
         _require_shard(self.shard, self.shards)
-        require("batch_size", size, 1 <= size <= n, f"between 1 and the {n} samples there are")
+        require("batch_size", size, 1 <= size <= n, f"between 1 and the {n} samples")
         even = size % self.shards == 0
         require("batch_size", size, even, f"a multiple of the {self.shards} shards")
 
@@ -100,19 +128,13 @@ class Sequential:
         return self.whole(epoch, number)
 
 
-def checked_indices(indices: np.ndarray | None, n: int) -> np.ndarray:
-    """The indices as int64; all of 0 ... n-1 for None.
-
-    Raises:
-        ValueError: If one of them is not the index of a sample.
-    """
-    chosen = np.arange(n) if indices is None else np.asarray(indices)
-    numbers = chosen.ndim == 1 and (len(chosen) == 0 or np.issubdtype(chosen.dtype, np.integer))
-    require("indices", f"{chosen.dtype} {chosen.shape}", numbers, "a list of integers")
-    strange = chosen[(chosen < 0) | (chosen >= n)]
+def require_indices(indices: np.ndarray, n: int) -> None:
+    """Raise a ValueError unless all are indices of `n` samples."""
+    numbers = indices.ndim == 1 and (len(indices) == 0 or np.issubdtype(indices.dtype, np.integer))
+    require("indices", f"{indices.dtype} {indices.shape}", numbers, "a list of integers")
+    strange = indices[(indices < 0) | (indices >= n)]
     if len(strange):
         raise ValueError(f"indices must be in [0, {n}), got {int(strange[0])}")
-    return chosen.astype(np.int64)
 
 
 def _require_shard(shard: int, shards: int) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sampa.lab.data.glue import TextData
-from sampa.lab.data.plans import Plan, Sequential, Shuffled, checked_indices
+from sampa.lab.data.plans import Plan, require_indices
 from sampa.messages import require
 
 MAX_LENGTH = 128  # tokens, as for BERT on GLUE
@@ -97,11 +97,21 @@ def encode(data: TextData, tokenizer: Tokenizer, max_length: int = MAX_LENGTH) -
     return EncodedText(flat, types, starts, data.labels, int(tokenizer.pad_token_id or 0))
 
 
-class _TextBatches:
-    """Batches of a plan, padded to the longest sample of the whole batch, shards included."""
+@dataclass(frozen=True)
+class TextBatches:
+    """Batches of text in the order of a plan, all samples as long as the longest of the batch.
 
-    def __init__(self, data: EncodedText, plan: Plan) -> None:
-        self.data, self.plan = data, plan
+    Attributes:
+        data: Tokenized text.
+        plan: Which samples make up which batch, and which part of it is ours. The other parts are
+            padded to the same length.
+    """
+
+    data: EncodedText
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        require_indices(self.plan.indices, len(self.data))
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -112,51 +122,8 @@ class _TextBatches:
         width = -(-longest // MULTIPLE) * MULTIPLE
         return padded(self.data, self.plan.part(epoch, number), width)
 
-
-class TextBatches(_TextBatches):
-    """Training batches of text, in an order from (seed, epoch).
-
-    Args:
-        data: Tokenized text.
-        indices: Which samples to train on; None for all.
-        batch_size: Of the batch that all shards make up together. An incomplete last batch of an
-            epoch is left out.
-        seed: Of the orders.
-        shard: Which part of each batch is ours.
-        shards: Into how many contiguous parts each batch is cut.
-    """
-
-    def __init__(
-        self,
-        data: EncodedText,
-        indices: np.ndarray | None,
-        batch_size: int,
-        seed: int,
-        shard: int = 0,
-        shards: int = 1,
-    ) -> None:
-        chosen = checked_indices(indices, len(data))
-        super().__init__(data, Shuffled(chosen, batch_size, seed, shard, shards))
-
-
-class TextEvalBatches(_TextBatches):
-    """Every sample once, in order; the last batch may be short.
-
-    With D shards, shard s has the batches s, s + D, ... of the whole.
-    """
-
-    def __init__(
-        self,
-        data: EncodedText,
-        indices: np.ndarray | None,
-        batch_size: int,
-        shard: int = 0,
-        shards: int = 1,
-    ) -> None:
-        chosen = checked_indices(indices, len(data))
-        super().__init__(data, Sequential(chosen, batch_size, shard, shards))
-
     def __iter__(self) -> Iterator[TextBatch]:
+        """The first epoch."""
         return (self.batch(0, number) for number in range(len(self)))
 
 

@@ -13,51 +13,27 @@ from typing import Any
 
 from torch import nn
 
-from sampa.lab.models.densenet import densenet121
-from sampa.lab.models.efficientnet import (
-    efficientnet_lite0,
-    efficientnet_lite0_imagenet,
-    find_efficientnet_lite0,
-)
-from sampa.lab.models.layers import count_parameters
+from sampa.lab.models.densenet import DenseNet121
+from sampa.lab.models.efficientnet import efficientnet_lite0, efficientnet_lite0_imagenet
 from sampa.lab.models.resnet50 import resnet50
-from sampa.lab.models.resnet_cifar import load_published, resnet
+from sampa.lab.models.resnet_cifar import resnet
 from sampa.lab.models.small import MLP, Conv3
-from sampa.lab.models.transformer import bert_base, bert_mini, find_minilm, minilm, vit_b_16
-from sampa.lab.models.vgg import vgg19_bn
+from sampa.lab.models.transformer import bert_base, bert_mini, minilm, vit_b_16
+from sampa.lab.models.vgg import VGG19
 from sampa.lab.models.weights import FilePath
-from sampa.lab.models.wide_resnet import (
-    wrn_28_2,
-    wrn_28_2_sampa_script,
-    wrn_28_10,
-    wrn_28_10_sampa_script,
-)
+from sampa.lab.models.wide_resnet import wrn, wrn_sampa_script
 from sampa.messages import require, unknown
-
-__all__ = [
-    "MODELS",
-    "build",
-    "count_parameters",
-    "find_efficientnet_lite0",
-    "find_minilm",
-    "load_published",
-]
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
     "conv3": Conv3,
-    "resnet8": partial(resnet, 8),
-    "resnet20": partial(resnet, 20),
-    "resnet32": partial(resnet, 32),
-    "resnet44": partial(resnet, 44),
-    "resnet56": partial(resnet, 56),
-    "resnet110": partial(resnet, 110),
-    "wrn-28-2": wrn_28_2,
-    "wrn-28-10": wrn_28_10,
-    "wrn-28-2-sampa-script": wrn_28_2_sampa_script,
-    "wrn-28-10-sampa-script": wrn_28_10_sampa_script,
-    "vgg19-bn": vgg19_bn,
-    "densenet121": densenet121,
+    **{f"resnet{depth}": partial(resnet, depth) for depth in (8, 20, 32, 44, 56, 110)},
+    "wrn-28-2": partial(wrn, 28, 2),
+    "wrn-28-10": partial(wrn, 28, 10),
+    "wrn-28-2-sampa-script": partial(wrn_sampa_script, 2),
+    "wrn-28-10-sampa-script": partial(wrn_sampa_script, 10),
+    "vgg19-bn": VGG19,
+    "densenet121": DenseNet121,
     "resnet50": resnet50,
     "efficientnet-lite0": efficientnet_lite0,
     "efficientnet-lite0-imagenet": efficientnet_lite0_imagenet,

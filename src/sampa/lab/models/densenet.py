@@ -13,16 +13,19 @@ from torch import Tensor, nn
 
 from sampa.lab.models.layers import conv1x1, conv3x3, norm_relu, pooled
 
+BLOCKS = (6, 12, 24, 16)  # layers of each
+GROWTH = 32  # channels that a layer adds
 
-class Layer(nn.Module):
+
+class DenseLayer(nn.Module):
     """A bottleneck layer: its output is put before what it received."""
 
-    def __init__(self, in_channels: int, growth: int) -> None:
+    def __init__(self, in_channels: int) -> None:
         super().__init__()
         self.bn1 = nn.BatchNorm2d(in_channels)
-        self.conv1 = conv1x1(in_channels, 4 * growth)
-        self.bn2 = nn.BatchNorm2d(4 * growth)
-        self.conv2 = conv3x3(4 * growth, growth)
+        self.conv1 = conv1x1(in_channels, 4 * GROWTH)
+        self.bn2 = nn.BatchNorm2d(4 * GROWTH)
+        self.conv2 = conv3x3(4 * GROWTH, GROWTH)
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.conv1(norm_relu(self.bn1, x))
@@ -42,41 +45,29 @@ class Transition(nn.Module):
         return F.avg_pool2d(self.conv(norm_relu(self.bn, x)), 2)
 
 
-class DenseNet(nn.Module):
-    """Dense blocks with transitions between them.
+class DenseNet121(nn.Module):
+    """Four dense blocks with transitions between them: 6,956,298 parameters with 10 classes.
+
+    Convolutions start from torch's default, as in SAMPa's script.
 
     Args:
-        blocks: Layers of each dense block.
-        growth: Channels that a layer adds.
         num_classes: Outputs.
         in_channels: 3 for color, 1 for gray.
     """
 
-    def __init__(
-        self, blocks: tuple[int, ...], growth: int, num_classes: int = 10, in_channels: int = 3
-    ) -> None:
+    def __init__(self, num_classes: int = 10, in_channels: int = 3) -> None:
         super().__init__()
-        channels = 2 * growth
+        channels = 2 * GROWTH
         layers: list[nn.Module] = [conv3x3(in_channels, channels)]
-        for i, size in enumerate(blocks):
+        for i, size in enumerate(BLOCKS):
             if i > 0:
                 layers.append(Transition(channels))
                 channels //= 2
-            layers.append(
-                nn.Sequential(*(Layer(channels + j * growth, growth) for j in range(size)))
-            )
-            channels += size * growth
+            layers.append(nn.Sequential(*(DenseLayer(channels + j * GROWTH) for j in range(size))))
+            channels += size * GROWTH
         self.features = nn.Sequential(*layers)
         self.bn = nn.BatchNorm2d(channels)
         self.linear = nn.Linear(channels, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(pooled(norm_relu(self.bn, self.features(x))))
-
-
-def densenet121(num_classes: int = 10, in_channels: int = 3) -> DenseNet:
-    """DenseNet-121 for CIFAR: 6,956,298 parameters with 10 classes.
-
-    Convolutions start from torch's default, as in SAMPa's script.
-    """
-    return DenseNet((6, 12, 24, 16), 32, num_classes, in_channels)

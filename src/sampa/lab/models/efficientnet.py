@@ -45,7 +45,7 @@ def batch_norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
 
-class Block(nn.Module):
+class InvertedBottleneck(nn.Module):
     """Expand, convolve each channel, project; beside an identity where the shape stays."""
 
     def __init__(
@@ -81,7 +81,8 @@ class EfficientNetLite(nn.Module):
         last = 32
         for n, kernel, stride, expansion, channels in STAGES:
             for i in range(n):
-                blocks.append(Block(last, channels, kernel, stride if i == 0 else 1, expansion))
+                first = stride if i == 0 else 1
+                blocks.append(InvertedBottleneck(last, channels, kernel, first, expansion))
                 last = channels
         self.blocks = nn.Sequential(*blocks)
         self.conv_head = conv1x1(last, 1280)

@@ -41,25 +41,22 @@ class Bottleneck(nn.Module):
         return F.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
-class ResNet(nn.Module):
+class ResNet50(nn.Module):
     """A stem that divides the image by four, four stages of bottlenecks, a linear layer.
 
     Args:
-        blocks: Bottlenecks of each stage.
         num_classes: Outputs.
         in_channels: 3 for color, 1 for gray.
     """
 
-    def __init__(
-        self, blocks: tuple[int, int, int, int], num_classes: int = 1000, in_channels: int = 3
-    ) -> None:
+    def __init__(self, num_classes: int = 1000, in_channels: int = 3) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
-        self.layer1 = stage(64, 64, blocks[0], stride=1)
-        self.layer2 = stage(256, 128, blocks[1], stride=2)
-        self.layer3 = stage(512, 256, blocks[2], stride=2)
-        self.layer4 = stage(1024, 512, blocks[3], stride=2)
+        self.layer1 = bottlenecks(64, 64, 3, stride=1)
+        self.layer2 = bottlenecks(256, 128, 4, stride=2)
+        self.layer3 = bottlenecks(512, 256, 6, stride=2)
+        self.layer4 = bottlenecks(1024, 512, 3, stride=2)
         self.fc = nn.Linear(2048, num_classes)
         kaiming_normal(self, mode="fan_out")
 
@@ -69,13 +66,15 @@ class ResNet(nn.Module):
         return self.fc(pooled(out))
 
 
-def stage(in_channels: int, channels: int, n: int, stride: int) -> nn.Sequential:
+def bottlenecks(in_channels: int, channels: int, n: int, stride: int) -> nn.Sequential:
     """n bottlenecks, of which the first changes the shape."""
     rest = [Bottleneck(EXPANSION * channels, channels, stride=1) for _ in range(n - 1)]
     return nn.Sequential(Bottleneck(in_channels, channels, stride), *rest)
 
 
-def resnet50(num_classes: int = 1000, in_channels: int = 3, path: FilePath | None = None) -> ResNet:
+def resnet50(
+    num_classes: int = 1000, in_channels: int = 3, path: FilePath | None = None
+) -> ResNet50:
     """ResNet-50 (v1.5): 25,557,032 parameters with 1,000 classes.
 
     Args:
@@ -84,7 +83,7 @@ def resnet50(num_classes: int = 1000, in_channels: int = 3, path: FilePath | Non
         path: Trained weights to start from; trusted, see `read_weights`. A head for another number
             of classes starts at random.
     """
-    model = ResNet((3, 4, 6, 3), num_classes, in_channels)
+    model = ResNet50(num_classes, in_channels)
     if path is not None:
         start_from(model, read_weights(path), "fc", path)
     return model

@@ -19,7 +19,7 @@ from sampa.lab.models.weights import FilePath, read_weights, start_from
 from sampa.messages import require
 
 
-class Block(nn.Module):
+class BasicBlock(nn.Module):
     """y = relu(shortcut(x) + F(x)), with F two convolutions."""
 
     def __init__(self, in_channels: int, channels: int, stride: int) -> None:
@@ -43,7 +43,7 @@ class Block(nn.Module):
         return F.relu(out + self.shortcut(x))
 
 
-class ResNet(nn.Module):
+class CifarResNet(nn.Module):
     """A residual network of depth 6n+2 for small images.
 
     Args:
@@ -62,9 +62,9 @@ class ResNet(nn.Module):
         n = (depth - 2) // 6
         self.conv1 = conv3x3(in_channels, width)
         self.bn1 = nn.BatchNorm2d(width)
-        self.layer1 = stage(width, width, n, stride=1)
-        self.layer2 = stage(width, 2 * width, n, stride=2)
-        self.layer3 = stage(2 * width, 4 * width, n, stride=2)
+        self.layer1 = basic_stage(width, width, n, stride=1)
+        self.layer2 = basic_stage(width, 2 * width, n, stride=2)
+        self.layer3 = basic_stage(2 * width, 4 * width, n, stride=2)
         self.linear = nn.Linear(4 * width, num_classes)
         kaiming_normal(self, linear=True)
 
@@ -74,10 +74,10 @@ class ResNet(nn.Module):
         return self.linear(pooled(out))
 
 
-def stage(in_channels: int, channels: int, n: int, stride: int) -> nn.Sequential:
+def basic_stage(in_channels: int, channels: int, n: int, stride: int) -> nn.Sequential:
     """n blocks, of which the first changes the shape."""
-    rest = [Block(channels, channels, stride=1) for _ in range(n - 1)]
-    return nn.Sequential(Block(in_channels, channels, stride), *rest)
+    rest = [BasicBlock(channels, channels, stride=1) for _ in range(n - 1)]
+    return nn.Sequential(BasicBlock(in_channels, channels, stride), *rest)
 
 
 def resnet(
@@ -86,7 +86,7 @@ def resnet(
     in_channels: int = 3,
     width: int = 16,
     path: FilePath | None = None,
-) -> ResNet:
+) -> CifarResNet:
     """A CIFAR ResNet: 269,722 parameters at depth 20, 464,154 at 32, 853,018 at 56.
 
     Args:
@@ -97,13 +97,13 @@ def resnet(
         path: Trained weights to start from; trusted, see `load_published`. A head for another
             number of classes starts at random.
     """
-    model = ResNet(depth, num_classes, in_channels, width)
+    model = CifarResNet(depth, num_classes, in_channels, width)
     if path is not None:
         start_from(model, read_weights(path), "linear", path)
     return model
 
 
-def load_published(path: FilePath) -> ResNet:
+def load_published(path: FilePath) -> CifarResNet:
     """A network with published weights, in evaluation mode; the file tells its sizes.
 
     Inputs are scaled to [0, 1] and normalized with mean (0.485, 0.456, 0.406) and standard

@@ -14,29 +14,28 @@ from sampa.lab.models.layers import kaiming_normal, pooled
 STAGES = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4)
 
 
-class VGG(nn.Module):
-    """Convolutions, then a multilayer perceptron.
+class VGG19(nn.Module):
+    """Convolutions, then a multilayer perceptron: 20,565,834 parameters with 10 classes.
 
     Args:
-        stages: Channels of the convolutions, a tuple for each pooling.
         num_classes: Outputs.
         in_channels: 3 for color, 1 for gray.
         dropout: Before each hidden layer of the head.
     """
 
-    def __init__(
-        self,
-        stages: tuple[tuple[int, ...], ...] = STAGES,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        dropout: float = 0.5,
-    ) -> None:
+    def __init__(self, num_classes: int = 10, in_channels: int = 3, dropout: float = 0.5) -> None:
         super().__init__()
-        self.features = features(stages, in_channels)
-        last = stages[-1][-1]
+        layers: list[nn.Module] = []
+        for stage in STAGES:
+            for channels in stage:
+                conv = nn.Conv2d(in_channels, channels, 3, padding=1)
+                layers += [conv, nn.BatchNorm2d(channels), nn.ReLU()]
+                in_channels = channels
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
         self.classifier = nn.Sequential(
             nn.Dropout(dropout),
-            nn.Linear(last, 512),
+            nn.Linear(512, 512),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(512, 512),
@@ -47,20 +46,3 @@ class VGG(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(pooled(self.features(x)))
-
-
-def features(stages: tuple[tuple[int, ...], ...], in_channels: int) -> nn.Sequential:
-    """Convolution, normalization, ReLU for each number of channels; pooling after each stage."""
-    layers: list[nn.Module] = []
-    for stage in stages:
-        for channels in stage:
-            conv = nn.Conv2d(in_channels, channels, 3, padding=1)
-            layers += [conv, nn.BatchNorm2d(channels), nn.ReLU()]
-            in_channels = channels
-        layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers)
-
-
-def vgg19_bn(num_classes: int = 10, in_channels: int = 3, dropout: float = 0.5) -> VGG:
-    """VGG19-BN for CIFAR: 20,565,834 parameters with 10 classes."""
-    return VGG(STAGES, num_classes, in_channels, dropout)

@@ -212,8 +212,8 @@ class Trainer:
 
     def _finish(self, *, limited: bool) -> Result:
         """Judge the chosen model on the test data, and write the result."""
-        last, memorized = self._evaluate("test"), self._training_accuracy()
-        chosen = last
+        last = chosen = self._evaluate("test")
+        memorized = self._evaluate("train")["accuracy"] if "train" in self.task.splits else None
         if self.run.select == "best" and self.state.best_epoch >= 0:
             position = (self.state.best_epoch + 1) * self.per_epoch
             best = checkpoint.load_best(self.folder.checkpoints, position)
@@ -239,12 +239,6 @@ class Trainer:
         scores = self.task.evaluate(self.model, split)
         self.executor.model.train()
         return scores
-
-    def _training_accuracy(self) -> float | None:
-        self.executor.model.eval()
-        accuracy = self.task.training_accuracy(self.model)
-        self.executor.model.train()
-        return accuracy
 
     # ---- saving and resuming -----------------------------------------------------------------
 

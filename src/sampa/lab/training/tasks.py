@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,17 +14,13 @@ from torch.nn import functional as F
 
 import sampa
 from sampa.execution.randomness import derive_seed
-from sampa.lab.data.batches import Batches, EvalBatches, ImageBatches
-from sampa.lab.data.images import (
-    Images,
-    load_cifar,
-    load_digits,
-    load_imagenet,
-    resize,
-    subset,
-)
+from sampa.lab.data.batches import Batches, ImageBatches
+from sampa.lab.data.cifar import load_cifar
+from sampa.lab.data.digits import load_digits
+from sampa.lab.data.image_data import Images, resize, subset
+from sampa.lab.data.imagenet import load_imagenet
 from sampa.lab.data.label_noise import human_labels, symmetric_noise
-from sampa.lab.data.splits import train_validation_split
+from sampa.lab.data.plans import Sequential, Shuffled, train_validation_split
 from sampa.lab.training.ranks import rank, sum_over_ranks, world_size
 from sampa.lab.training.run import Run
 from sampa.messages import unknown
@@ -34,7 +31,7 @@ class Task(Protocol):
 
     Attributes:
         batches: Training batches, a pure function of (seed, epoch, number).
-        num_classes: Outputs of the model.
+        splits: "validation", "test" and, where learning by heart is of interest, "train".
         metric: The name of the number that models are chosen by; more is better.
     """
 
@@ -42,7 +39,7 @@ class Task(Protocol):
     def batches(self) -> Batches: ...
 
     @property
-    def num_classes(self) -> int: ...
+    def splits(self) -> Container[str]: ...
 
     @property
     def metric(self) -> str: ...
@@ -56,14 +53,7 @@ class Task(Protocol):
         ...
 
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Metrics on "validation" or "test"; all ranks call it, all get the same."""
-        ...
-
-    def training_accuracy(self, model: nn.Module) -> float | None:
-        """Percent of the training labels, wrong ones included, that the model gives.
-
-        None where it is not measured; all ranks call it.
-        """
+        """Metrics on one of the splits; all ranks call it, all get the same."""
         ...
 
 
@@ -76,7 +66,7 @@ class ImageTask:
     """
 
     batches: ImageBatches
-    held_out: dict[str, tuple[Images, np.ndarray]]
+    splits: dict[str, tuple[Images, np.ndarray]]
     label_smoothing: float
     upscale: int | None = None
     eval_batch_size: int = 500
@@ -104,12 +94,11 @@ class ImageTask:
 
     @torch.inference_mode()
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        data, indices = self.held_out[split]
+        data, indices = self.splits[split]
         device = next(model.parameters()).device
         sums = torch.zeros(4, dtype=torch.float64)
-        for images, labels, _ in EvalBatches(
-            data, indices, self.eval_batch_size, shard=rank(), shards=world_size()
-        ):
+        plan = Sequential(indices, self.eval_batch_size, shard=rank(), shards=world_size())
+        for images, labels, _ in ImageBatches(data, plan):
             logits = self._logits(model, images.to(device)).cpu()
             best = logits.topk(min(5, self.num_classes), dim=1).indices == labels[:, None]
             loss = F.cross_entropy(logits, labels, reduction="sum")
@@ -118,9 +107,6 @@ class ImageTask:
             )
         n, top1, top5, loss = sum_over_ranks(sums).tolist()
         return {"accuracy": 100 * top1 / n, "top5": 100 * top5 / n, "loss": loss / n}
-
-    def training_accuracy(self, model: nn.Module) -> float | None:
-        return self.evaluate(model, "train")["accuracy"]
 
 
 def open_task(run: Run, data_dir: Path | None, *, shard: int = 0, shards: int = 1) -> Task:
@@ -140,8 +126,9 @@ def open_task(run: Run, data_dir: Path | None, *, shard: int = 0, shards: int = 
     # Where nothing is held back, nothing is chosen: the test images only show how a run gets on.
     validation = (train, held_back) if len(held_back) else everything
     seed = derive_seed(run.seed, "batches")
+    plan = Shuffled(kept, run.batch_size, seed, shard, shards)
     return ImageTask(
-        ImageBatches(train, kept, run.batch_size, seed, run.data.augment, shard, shards),
+        ImageBatches(train, plan, seed if run.data.augment else None),
         {"train": (train, kept), "validation": validation, "test": everything},
         run.label_smoothing,
         run.data.upscale,

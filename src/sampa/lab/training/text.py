@@ -16,16 +16,15 @@ from sampa.execution.randomness import derive_seed
 from sampa.lab.data.draws import permutation
 from sampa.lab.data.glue import GlueTask, find_task, load_glue
 from sampa.lab.data.metrics import glue_metrics, predictions
-from sampa.lab.data.splits import train_validation_split
+from sampa.lab.data.plans import Sequential, Shuffled, train_validation_split
 from sampa.lab.data.text_batches import (
     MAX_LENGTH,
     EncodedText,
     TextBatches,
-    TextEvalBatches,
     encode,
     load_tokenizer,
 )
-from sampa.lab.models import find_minilm
+from sampa.lab.models.transformer import find_minilm
 from sampa.lab.training.run import Run
 from sampa.messages import require
 
@@ -35,12 +34,13 @@ class TextTask:
     """A GLUE task. Models are judged on the development set: GLUE's test labels are not public.
 
     Attributes:
-        held_out: Text by split, with the samples of it that count; None means all.
+        splits: Text to be judged on by name, with the samples of it that count. Accuracy on the
+            training data is not measured: fine-tuning makes too few passes to learn it by heart.
     """
 
     task: GlueTask
     batches: TextBatches
-    held_out: dict[str, tuple[EncodedText, np.ndarray | None]]
+    splits: dict[str, tuple[EncodedText, np.ndarray]]
     label_smoothing: float
     eval_batch_size: int = 64
 
@@ -72,17 +72,14 @@ class TextTask:
         device = next(model.parameters()).device
         outputs: list[Tensor] = []
         labels: list[Tensor] = []
-        for batch in TextEvalBatches(*self.held_out[split], self.eval_batch_size):
+        data, indices = self.splits[split]
+        for batch in TextBatches(data, Sequential(indices, self.eval_batch_size)):
             outputs.append(_logits(model, {k: v.to(device) for k, v in batch.items()}).cpu())
             labels.append(batch["labels"])
         scores = glue_metrics(
             self.task, predictions(self.task, torch.cat(outputs)), torch.cat(labels)
         )
         return {name: 100 * value for name, value in scores.items()}
-
-    def training_accuracy(self, model: nn.Module) -> float | None:
-        """Not measured: fine-tuning passes over its data so few times that it would show."""
-        return None
 
 
 def _logits(model: nn.Module, batch: Any) -> Tensor:
@@ -99,22 +96,20 @@ def open_text_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) 
         encode(load_glue(data_dir, task.name, split), tokenizer, longest)
         for split in ("train", task.development[0])
     )
-    kept, held_back = _split(len(train), run)
-    seed = derive_seed(run.seed, "batches")
-    batches = TextBatches(train, kept, run.batch_size, seed, shard, shards)
-    test = (development, None)
-    # Where nothing is held back, nothing is chosen: the scores only show how a run gets on.
-    validation = (train, held_back) if len(held_back) else test
-    return TextTask(task, batches, {"validation": validation, "test": test}, run.label_smoothing)
-
-
-def _split(n: int, run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """The samples to train on and those held back, out of the run's part of them."""
-    size = n if run.data.subset is None else run.data.subset
-    require("subset", size, 1 <= size <= n, f"between 1 and the {n} samples there are")
-    part = np.arange(n) if size == n else np.sort(permutation(n, 0, "subset")[:size])
+    size = len(train) if run.data.subset is None else run.data.subset
+    fits = 1 <= size <= len(train)
+    require("subset", size, fits, f"between 1 and the {len(train)} samples")
+    part = np.arange(len(train))
+    if size < len(train):
+        part = np.sort(permutation(len(train), 0, "subset")[:size])
     kept, held_back = train_validation_split(size, run.data.validation, run.seed)
-    return part[kept], part[held_back]
+    seed = derive_seed(run.seed, "batches")
+    plan = Shuffled(part[kept], run.batch_size, seed, shard, shards)
+    test = (development, np.arange(len(development)))
+    # Where nothing is held back, nothing is chosen: the scores only show how a run gets on.
+    validation = (train, part[held_back]) if len(held_back) else test
+    splits = {"validation": validation, "test": test}
+    return TextTask(task, TextBatches(train, plan), splits, run.label_smoothing)
 
 
 def _tokenizer_folder(run: Run) -> Path:
