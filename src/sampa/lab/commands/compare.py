@@ -28,13 +28,13 @@ def main(arguments: CompareArguments) -> int:
     run = find_recipe(arguments.recipe)
     out = arguments.out or Path("runs") / run.name
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    cells = [
-        Cell(method, seed, out / method / f"seed-{seed}", arguments)
+    runs = [
+        GridRun(method, seed, out / method / f"seed-{seed}", arguments)
         for seed in seeds
         for method in arguments.methods
     ]
     jobs = Jobs()
-    codes = jobs.carry_out_all(cells, arguments.jobs, arguments.devices)
+    codes = jobs.carry_out_all(runs, arguments.jobs, arguments.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
     Console().print(for_terminal(table) if table else "no run is done")
@@ -58,7 +58,7 @@ def _without_paths(arguments: list[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridRun:
     """One run of the grid."""
 
     method: str
