@@ -40,8 +40,7 @@ def test_a_contest_on_two_ranks_times_and_counts_every_contender() -> None:
 def test_memory_is_only_counted_where_it_is_read(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speed, "prepared", lambda *_: lambda: None)
-    monkeypatch.setattr(speed, "take_turns", lambda *_: {})
+    monkeypatch.setattr(speed, "take_turns", lambda *_: ({}, [lambda: None]))
     monkeypatch.setattr(speed, "peak_bytes", lambda step: pytest.fail("memory was counted"))
     assert not speed.measure_contest(Bench(SMALL, CPU, 0, 1), name, "smoke").bytes
 

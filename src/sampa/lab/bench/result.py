@@ -65,8 +65,7 @@ class BenchResult:
         )
 
     def as_json(self) -> dict[str, Any]:
-        values = asdict(self)
-        return values if self.own_cost else {k: v for k, v in values.items() if k != "own_cost"}
+        return {k: v for k, v in asdict(self).items() if k != "own_cost" or v}
 
 
 def result_of(

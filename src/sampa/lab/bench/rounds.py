@@ -54,20 +54,21 @@ def measure_steps(
 ) -> tuple[Seconds, dict[str, Counts]]:
     """Let contenders make turns, and count what their steps do; a program for every rank."""
     taking_part = [contenders()[name] for name in names]
-    steps = [prepared(bench, contender) for contender in taking_part]
-    seconds = take_turns(bench, taking_part, steps, rounds)
-    counts = {
-        contender.name: _counted(step, contender.steps)
-        for contender, step in zip(taking_part, steps, strict=True)
-        if isinstance(step, MethodStep)
-    }
-    return seconds, counts
+    seconds, steps = take_turns(bench, taking_part, rounds)
+    made = zip(taking_part, steps, strict=True)
+    return seconds, {c.name: _counted(s, c.steps) for c, s in made if isinstance(s, MethodStep)}
 
 
 def take_turns(
-    bench: Bench, taking_part: Sequence[Contender], steps: Sequence[Step | None], rounds: int
-) -> Seconds:
-    """The seconds of prepared contenders, of the slowest rank; the same on every rank."""
+    bench: Bench, taking_part: Sequence[Contender], rounds: int
+) -> tuple[Seconds, list[Step | None]]:
+    """Prepare contenders and let them make their turns.
+
+    Returns:
+        The seconds of a step on the slowest rank, the same on every rank; and this rank's part in
+        each contender, None where it only waits.
+    """
+    steps = [c.make(bench) if _takes_part(bench, c) else None for c in taking_part]
     times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=bench.device)
     for number in range(-WARM_UP, rounds):
         for column, (contender, step) in enumerate(zip(taking_part, steps, strict=True)):
@@ -77,14 +78,12 @@ def take_turns(
         _tell(bench.rank, number + 1, rounds)
     if bench.ranks > 1:  # a step lasts until the last rank is done
         dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    columns = times.T.tolist()
-    return {c.name: column for c, column in zip(taking_part, columns, strict=True)}
+    names = [contender.name for contender in taking_part]
+    return dict(zip(names, times.T.tolist(), strict=True)), steps
 
 
-def prepared(bench: Bench, contender: Contender) -> Step | None:
-    """This rank's part in it; None if it only waits."""
-    takes_part = bench.rank == 0 or contender.placement is not Placement.ONE_DEVICE
-    return contender.make(bench) if takes_part else None
+def _takes_part(bench: Bench, contender: Contender) -> bool:
+    return bench.rank == 0 or contender.placement is not Placement.ONE_DEVICE
 
 
 def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from sampa.execution.parallel.groups import is_distributed
 from sampa.lab.bench.contenders import Contender, Placement, Step, bare_step, of_method
 from sampa.lab.bench.ranks import on_ranks
-from sampa.lab.bench.rounds import prepared, take_turns
+from sampa.lab.bench.rounds import take_turns
 from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
 from sampa.lab.reproduce.memory import peak_bytes
 from sampa.lab.reproduce.plan import Request
@@ -134,8 +134,7 @@ def measure_contest(bench: Bench, name: str, scale: Scale) -> ContestResult:
     busy = round(os.getloadavg()[0], 1)  # of others, before we begin
     asked, workload = CONTESTS[name], bench.workload
     rounds = asked.rounds[scale]
-    steps = [prepared(bench, contender) for contender in asked.contenders]
-    seconds = take_turns(bench, asked.contenders, steps, rounds)
+    seconds, steps = take_turns(bench, asked.contenders, rounds)
     peaks = _peaks(steps, bench.device) if asked.with_memory else []
     return ContestResult(
         model=workload.model,
