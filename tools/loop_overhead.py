@@ -23,13 +23,14 @@ from sampa.lab.results.table import median
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
+from sampa.lab.training.method import checked_method
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Clock, Settings
 
 
 def trainer(run: Run, out: str) -> Trainer:
-    return Trainer(run, RunFolder(Path(out)), Settings(quiet=True))
+    return Trainer(run, RunFolder(Path(out)), Settings(quiet=True), checked_method(run))
 
 
 def bare_steps(made: Trainer, first: int, count: int) -> None:

@@ -117,7 +117,7 @@ class Look:
 
 def test_jobs_at_work_at_the_same_time_have_different_gpus(four_gpus: None, tmp_path: Path) -> None:
     jobs = [Look(tmp_path / name) for name in "abc"]
-    assert Jobs().carry_out_all(jobs, 2, devices=2) == [0, 0, 0]
+    assert Jobs().run_all(jobs, 2, devices=2) == [0, 0, 0]
     seen = [(job.folder / "log.txt").read_text().strip() for job in jobs]
     assert set(seen[:2]) == {"0,1", "2,3"}
     assert seen[2] in seen[:2]

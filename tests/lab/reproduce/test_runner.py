@@ -18,7 +18,7 @@ def planned(out: Path, *methods: str, seed: int = 0) -> dict[Path, Run]:
 
 
 @pytest.mark.dist
-def test_two_processes_at_once_carry_out_all_runs(
+def test_two_processes_at_once_run_all_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = Request("cpu", tmp_path, jobs=2)

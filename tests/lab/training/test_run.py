@@ -19,7 +19,8 @@ from sampa.lab.training.method import base_optimizer, checked_method, method_opt
 from sampa.lab.training.recipes import RECIPES, find_recipe
 from sampa.lab.training.run import BaseSpec, DataSpec, Run, Schedule
 from sampa.lab.training.session import Clock, Settings
-from tests.lab.training.runs import tiny_run
+from sampa.optimizer import SharpnessAware
+from tests.lab.training.runs import carry_out, tiny_run
 
 
 def factors(schedule: Schedule, per_epoch: int, epochs: int) -> list[float]:
@@ -60,12 +61,29 @@ def test_constant_rises_first_if_it_warms_up() -> None:
 
 
 def test_the_rate_is_set_in_every_group(tmp_path: Path) -> None:
-    trainer = Trainer(tiny_run(), RunFolder(tmp_path), Settings(device="cpu", quiet=True))
+    run, settings = tiny_run(), Settings(device="cpu", quiet=True)
+    trainer = Trainer(run, RunFolder(tmp_path), settings, checked_method(run))
     (group,) = trainer.optimizer.param_groups
     trainer.optimizer.add_param_group({"params": [group["params"].pop()], "lr": 3.0})
     with trainer.display(2) as display:
         trainer.train_batch(0, Clock(), display)
     assert [group["lr"] for group in trainer.optimizer.param_groups] == [0.05, 0.05]
+
+
+def test_an_optimizer_is_built_once_after_one_check_on_a_single_weight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    original = SharpnessAware.__init__
+
+    def counted(self: SharpnessAware, base: torch.optim.Optimizer, *rest: Any, **more: Any) -> None:
+        sizes.append(sum(p.numel() for group in base.param_groups for p in group["params"]))
+        original(self, base, *rest, **more)
+
+    monkeypatch.setattr(SharpnessAware, "__init__", counted)
+    carry_out(tiny_run(), tmp_path, limit_steps=1)
+    check, built = sizes
+    assert check == 1 < built
 
 
 # ---- hyper-parameters of the method ----------------------------------------------------------

@@ -34,7 +34,7 @@ def main(arguments: CompareArguments) -> int:
         for method in arguments.methods
     ]
     jobs = Jobs()
-    codes = jobs.carry_out_all(runs, arguments.jobs, arguments.devices)
+    codes = jobs.run_all(runs, arguments.jobs, arguments.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
     Console().print(for_terminal(table) if table else "no run is done")

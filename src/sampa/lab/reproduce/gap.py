@@ -22,6 +22,7 @@ from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome, Scale
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
+from sampa.lab.training.method import checked_method
 from sampa.lab.training.progress import Display
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Clock, Settings
@@ -83,7 +84,8 @@ def watched(run: Run, out: Path, request: Request) -> Gap:
         return Gap(**found)
     folder.open(run, resume=True)
     try:
-        trainer = Watcher(run, folder, Settings(data_dir=request.data_dir, quiet=True))
+        settings = Settings(data_dir=request.data_dir, quiet=True)
+        trainer = Watcher(run, folder, settings, checked_method(run))
         with unfinished_if_stopped():
             trainer.fit()
         folder.write(FILE, asdict(trainer.gap))

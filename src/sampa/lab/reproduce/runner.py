@@ -53,7 +53,7 @@ def train_all(runs: Mapping[Path, Run], request: Request) -> dict[Path, RunResul
 
 def _train_in_processes(runs: Mapping[Path, Run], request: Request) -> None:
     jobs, batches = Jobs(), list(_batches(runs, request))
-    codes = jobs.carry_out_all(batches, request.jobs, request.devices)
+    codes = jobs.run_all(batches, request.jobs, request.devices)
     if jobs.asked:
         code = 128 + jobs.asked[0]
         raise Unfinished("stopped after saving; the same command goes on", code)

@@ -18,7 +18,7 @@ import torch
 
 
 class Job(Protocol):
-    """What one process does of a grid, a run most often; its text names it."""
+    """The work of one process, most often a run; `str` names it."""
 
     @property
     def folder(self) -> Path:
@@ -26,7 +26,7 @@ class Job(Protocol):
         ...
 
     def is_done(self) -> bool:
-        """Whether all its results are there.
+        """Whether all its results exist.
 
         Raises:
             ValueError: If the run is not possible, or the folder holds another.
@@ -34,7 +34,7 @@ class Job(Protocol):
         ...
 
     def arguments(self) -> list[str]:
-        """Of Python, to carry it out or to go on with it."""
+        """The arguments of Python that start it or go on with it."""
         ...
 
 
@@ -46,15 +46,15 @@ def threads_each(at_once: int, devices: int) -> list[str]:
 
 
 def as_many_as_fit(devices: int) -> int:
-    """How many runs of so many processes have a GPU, or else a core, for each process."""
+    """How many runs fit if each process of them has a GPU, or else a core, of its own."""
     return max(1, (torch.cuda.device_count() or os.cpu_count() or 1) // devices)
 
 
 def gpus_each(at_once: int, devices: int) -> list[dict[str, str]]:
     """For each of the runs at work: the environment that shows it GPUs of its own.
 
-    Where there are too few, some runs have the same ones. Nothing is hidden from a single run, and
-    nothing set where there is no GPU.
+    If there are too few, some runs share them. Nothing is hidden from a single run, and nothing is
+    set on a machine without GPUs.
     """
     count = torch.cuda.device_count()
     if at_once == 1 or count == 0:
@@ -79,16 +79,22 @@ class Jobs:
     running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     free: SimpleQueue[dict[str, str]] = field(default_factory=SimpleQueue)
 
-    def carry_out_all(self, jobs: Sequence[Job], at_once: int, devices: int = 1) -> list[int]:
-        """Do what is not done yet, each on so many devices; the exit code of each."""
+    def run_all(self, jobs: Sequence[Job], at_once: int, devices: int = 1) -> list[int]:
+        """Run the jobs that are not done yet, `at_once` at a time; the exit code of each.
+
+        Args:
+            jobs: All of them.
+            at_once: How many at the same time.
+            devices: Processes of each.
+        """
         done = [job.is_done() for job in jobs]  # finds what is wrong before anything runs
         for places in gpus_each(at_once, devices):
             self.free.put(places)
         with self._stopped_by_signals(), ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(self._carry_out, jobs, done))
+            return list(pool.map(self._run_job, jobs, done))
 
-    def _carry_out(self, job: Job, is_done: bool) -> int:
-        """Do what a job lacks; the exit code, 0 if it is done."""
+    def _run_job(self, job: Job, is_done: bool) -> int:
+        """Run a job unless it is done; the exit code."""
         if is_done or self.asked:
             print(f"{job}: {'done before' if is_done else 'left for the next time'}", flush=True)
             return 0

@@ -10,12 +10,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from sampa.execution.executor import launched_world_size
 from sampa.lab.heap import keep_freed_memory
 from sampa.messages import require
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 _LAUNCHER = "SAMPA_LAUNCHER"  # in the environment of a rank: the process that started it
 _GRACE = 30.0  # seconds to save in; the launcher gives its ranks as many
@@ -45,12 +49,8 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
         The exit code: 0, or that of the first rank that failed; 128 + n for signal n.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    def blame(failure: ProcessFailure) -> tuple[int, bool, bool]:
-        """When a rank's death brings others with it: the killed one, not those ended for it."""
-        return failure.timestamp, failure.exitcode == -signal.SIGTERM, failure.exitcode > 0
 
     require("devices", devices, devices >= 1, ">= 1")
     _quiet_launcher()
@@ -76,15 +76,26 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
     except SignalException as error:  # its ranks were told, and have saved
         return 128 + int(error.sigval)
     except ChildFailedError as error:
-        first = min(error.failures.values(), key=blame)
-        if first.exitcode < 0:
-            print(
-                f"rank {first.local_rank} was killed by signal {-first.exitcode}; the same command "
-                "with --resume goes on from the last checkpoint",
-                file=sys.stderr,
-            )
-        return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
+        return _exit_code(list(error.failures.values()))
     return 0
+
+
+def _exit_code(failures: Sequence[ProcessFailure]) -> int:
+    """That of the rank that failed first.
+
+    A rank that fails takes the others with it within the same second: the launcher ends them with
+    SIGTERM, or they fail because they lost it. So a kill counts before an error, and SIGTERM last.
+    """
+    ended = -signal.SIGTERM
+    first = min(failures, key=lambda f: (f.timestamp, f.exitcode == ended, f.exitcode > 0))
+    if first.exitcode > 0:
+        return first.exitcode
+    print(
+        f"rank {first.local_rank} was killed by signal {-first.exitcode}; the same command with "
+        "--resume goes on from the last checkpoint",
+        file=sys.stderr,
+    )
+    return 128 - first.exitcode
 
 
 def _quiet_launcher() -> None:

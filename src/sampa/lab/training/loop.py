@@ -14,23 +14,13 @@ from torch import nn
 import sampa
 from sampa.batches import map_tensors
 from sampa.catalog import find_method
-from sampa.cost import probes_per_round
 from sampa.execution.randomness import derive_seed
 from sampa.lab.models import build
-from sampa.lab.training import checkpoint
+from sampa.lab.training import checkpoint, ranks
 from sampa.lab.training.checkpoint import BEST, NEWEST, CheckpointError
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.method import base_optimizer, checked_method, epochs_of, method_options
 from sampa.lab.training.progress import Display, write_curves
-from sampa.lab.training.ranks import (
-    any_rank,
-    default_device,
-    is_first,
-    rank,
-    require_same_position,
-    wait_for_all,
-    world_size,
-)
 from sampa.lab.training.run import Result, Run
 from sampa.lab.training.session import (
     Clock,
@@ -41,6 +31,7 @@ from sampa.lab.training.session import (
     stop_signals,
 )
 from sampa.lab.training.tasks import open_task
+from sampa.method import Method
 
 SMOOTHING = 0.9  # of the accuracy on the display: what is kept of its value before the step
 
@@ -54,38 +45,38 @@ def train(run: Run, out: Path, settings: Settings) -> Result:
     Raises:
         Interrupted: If a signal asked it to stop; a checkpoint was saved.
     """
-    checked_method(run)
+    method = checked_method(run)
     folder = RunFolder(out)
     try:
-        if is_first():
-            open_folder(run, settings, folder)
+        if ranks.is_first():
+            changed = settings.allow_changes
+            for text in folder.open(run, resume=settings.resume, allow_changes=changed):
+                warn(text, strict=settings.strict)
         finished = folder.result() if settings.resume else None
-        return finished or Trainer(run, folder, settings).fit()
+        return finished or Trainer(run, folder, settings, method).fit()
     finally:
         folder.close()
 
 
-def open_folder(run: Run, settings: Settings, folder: RunFolder) -> None:
-    """Claim the folder; warn of changed conditions, or refuse them with `strict`."""
-    warnings = folder.open(run, resume=settings.resume, allow_changes=settings.allow_changes)
-    if warnings and settings.strict:
-        raise ValueError(f"{warnings[0]}; leave out --strict to go on all the same")
-    for warning in warnings:
-        print(f"warning: {warning}", flush=True)
+def warn(text: str, *, strict: bool = False) -> None:
+    """Print a warning on the first rank; with `strict` refuse to go on."""
+    if strict:
+        raise ValueError(f"{text}; leave out --strict to go on all the same")
+    if ranks.is_first():
+        print(f"warning: {text}", flush=True)
 
 
 class Trainer:
     """One run in one process (of one or several that work together)."""
 
-    def __init__(self, run: Run, folder: RunFolder, settings: Settings) -> None:
+    def __init__(self, run: Run, folder: RunFolder, settings: Settings, method: Method) -> None:
         self.run, self.folder, self.settings = run, folder, settings
-        self.device = settings.device or default_device()
+        self.device = settings.device or ranks.default_device()
         self.epochs = epochs_of(run)
-        factory = find_method(run.method)
-        branches = min(probes_per_round(factory), world_size())
-        self.data_ranks = world_size() // branches
+        branches = min(method.probes_per_round, ranks.world_size())
+        self.data_ranks = ranks.world_size() // branches
         # The mesh puts data ranks next to each other: rank = branch * data ranks + data rank.
-        shard = rank() % self.data_ranks
+        shard = ranks.rank() % self.data_ranks
         self.task = open_task(run, settings.data_dir, shard=shard, shards=self.data_ranks)
         self.per_epoch = len(self.task.batches)
         torch.manual_seed(derive_seed(run.seed, "model"))
@@ -93,6 +84,7 @@ class Trainer:
         self.model.to(self.device)
         network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
         self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)
+        factory = find_method(run.method)
         self.optimizer = factory(
             base_optimizer(run.base, self.model),
             **method_options(run, factory, self.per_epoch * self.epochs),
@@ -116,9 +108,9 @@ class Trainer:
         with self.display(total) as display, stop_signals() as asked:
             clock = Clock()
             for position in range(self.state.position, total):
-                with step_errors(rank(), position):
+                with step_errors(ranks.rank(), position):
                     self.train_batch(position, clock, display)
-                    stop = any_rank(bool(asked))
+                    stop = ranks.any_rank(bool(asked))
                     done = position + 1
                     if done % self.per_epoch == 0:
                         self._end_epoch(position // self.per_epoch, clock, display)
@@ -126,7 +118,7 @@ class Trainer:
                     if stop or done % save_every == 0 or done == total:
                         self._save(display)
                     if stop:
-                        wait_for_all()  # a rank that leaves first makes the launcher end the others
+                        ranks.wait_for_all()  # the launcher ends all when one has left
                         raise Interrupted(asked[0] if asked else signal.SIGTERM, done)
             return self._finish(limited=total < self.per_epoch * self.epochs)
 
@@ -155,7 +147,7 @@ class Trainer:
 
     def display(self, total: int) -> Display:
         label = f"{self.run.name} {self.run.method} seed {self.run.seed}"
-        shown = is_first() and not self.settings.quiet
+        shown = ranks.is_first() and not self.settings.quiet
         return Display(total, self.state.position, label, shown=shown)
 
     def batch(self, position: int) -> Any:
@@ -201,7 +193,7 @@ class Trainer:
         )
 
     def _record(self, line: dict[str, Any], display: Display) -> None:
-        if not is_first():
+        if not ranks.is_first():
             return
         try:
             self.folder.append(line)
@@ -229,7 +221,7 @@ class Trainer:
             updates=self.state.updates,
             limited=limited,
         )
-        if is_first() and not limited:
+        if ranks.is_first() and not limited:
             self.folder.metrics_size()  # all lines are written, or this is an error
             self.folder.write("result.json", asdict(result))
         return result
@@ -244,7 +236,7 @@ class Trainer:
 
     def _save(self, display: Display) -> None:
         self.executor.sync_buffers()
-        if not is_first():
+        if not ranks.is_first():
             return
         try:
             state = {
@@ -265,14 +257,14 @@ class Trainer:
         """Save the model as the best so far; whether the disk took it, the same on all ranks."""
         self.executor.sync_buffers()
         failed = False
-        if is_first():
+        if ranks.is_first():
             state = {"model": self.model.state_dict()}
             try:
                 checkpoint.save(self.folder.checkpoints, BEST, self.state.position, state)
             except CheckpointError as error:
                 display.say(f"warning: {error}; the best model before it stays the best")
                 failed = True
-        return not any_rank(failed)
+        return not ranks.any_rank(failed)
 
     def _prune(self) -> None:
         checkpoint.prune(self.folder.checkpoints, NEWEST, self.settings.keep)
@@ -282,12 +274,12 @@ class Trainer:
         damaged: list[str] = []
         found = checkpoint.newest(self.folder.checkpoints, NEWEST, damaged.append)
         for report in damaged:
-            self._warn(report)
+            warn(report)
         if not self.settings.resume:
             found = None
-        require_same_position(0 if found is None else found.step)
+        ranks.require_same_position(0 if found is None else found.step)
         if found is None:
-            if is_first():
+            if ranks.is_first():
                 self.folder.cut_metrics(0)
             return
         try:
@@ -297,34 +289,24 @@ class Trainer:
                 f"checkpoint {found.path} does not fit this run ({type(error).__name__}: {error}); "
                 "resume with the command that wrote it, or choose another --out"
             ) from error
-        if is_first() and not damaged:  # all are good: what a crash left over may go
+        if ranks.is_first() and not damaged:  # all are good: what a crash left over may go
             self._prune()
 
     def _load(self, state: dict[str, Any]) -> None:
         loop = state["loop"]
-        loop_state = LoopState(**loop["place"])
+        self.state = LoopState(**loop["place"])
         if loop["data_ranks"] != self.data_ranks:
-            self._warn_of_other_shards(loop["data_ranks"])
+            text = (
+                f"each batch is now cut into {self.data_ranks} part(s), before it was "
+                f"{loop['data_ranks']}: the result will differ in the last bits, and more with "
+                "BatchNorm, from that of an uninterrupted run"
+            )
+            warn(text, strict=self.settings.strict)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(
             state["optimizer"], allow_changes=self.settings.allow_changes
         )
-        self.state = loop_state
-        if is_first():
+        if ranks.is_first():
             self.folder.cut_metrics(loop["metrics_size"])
         if self.optimizer.method.holds_batch and self.state.position > 0:
             self.optimizer.hold(self.batch(self.state.position - 1))
-
-    def _warn_of_other_shards(self, before: int) -> None:
-        text = (
-            f"each batch is now cut into {self.data_ranks} part(s), before it was {before}: the "
-            "result will differ in the last bits, and more with BatchNorm, from that of an "
-            "uninterrupted run"
-        )
-        if self.settings.strict:
-            raise ValueError(f"{text}; leave out --strict to go on all the same")
-        self._warn(text)
-
-    def _warn(self, text: str) -> None:
-        if is_first():
-            print(f"warning: {text}", flush=True)

@@ -11,6 +11,7 @@ from torch import nn
 import sampa
 from sampa.catalog import ALIASES, Factory, find_method
 from sampa.lab.training.run import BaseSpec, Run
+from sampa.method import Method
 
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
 
@@ -25,8 +26,8 @@ def base_optimizer(spec: BaseSpec, model: nn.Module) -> torch.optim.Optimizer:
     )
 
 
-def checked_method(run: Run) -> Factory:
-    """The method of a run, tried with its hyper-parameters before anything is begun.
+def checked_method(run: Run) -> Method:
+    """The method of a run with its hyper-parameters, tried before anything is begun.
 
     Raises:
         ValueError: If the method is not known or does not take them.
@@ -34,8 +35,8 @@ def checked_method(run: Run) -> Factory:
     factory = find_method(run.method)
     base = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=run.base.lr)
     # Serial, because this check also runs on each of several ranks.
-    factory(base, **method_options(run, factory, total_steps=1), executor=sampa.Serial())
-    return factory
+    options = method_options(run, factory, total_steps=1)
+    return factory(base, **options, executor=sampa.Serial()).method
 
 
 def epochs_of(run: Run) -> int:
