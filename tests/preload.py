@@ -1,10 +1,15 @@
 """Imported once by the fork server, so that ranks start with everything loaded."""
 
-import sklearn.datasets  # noqa: F401
-import torch
-import torch._dynamo  # torch imports it with the first optimizer
+from importlib import import_module
 
-import sampa
-import sampa.lab.training.loop  # noqa: F401
+import torch
+
+for name in (
+    "sklearn.datasets",
+    "torch._dynamo",  # torch imports it with the first optimizer
+    "sampa",
+    "sampa.lab.training.loop",
+):
+    import_module(name)
 
 torch.set_num_threads(1)

@@ -81,6 +81,18 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+def gradient_of(model: nn.Module) -> Tensor:
+    """The gradient that was handed to the base optimizer, as a flat vector."""
+    gradients = [p.grad for p in model.parameters()]
+    assert all(g is not None for g in gradients)
+    return torch.cat([g.flatten() for g in gradients if g is not None])
+
+
+def in_layout(model: nn.Module, layout: torch.memory_format) -> nn.Module:
+    untyped: Any = model  # torch's annotations of `to` leave memory_format out
+    return untyped.to(memory_format=layout)
+
+
 def same_bits(a: Any, b: Any) -> bool:
     """Whether two nests of tensors and numbers are equal at zero tolerance."""
     if isinstance(a, Tensor):
@@ -125,12 +137,11 @@ METHODS: dict[str, Callable[..., sampa.SharpnessAware]] = {
 
 def sgd(model: nn.Module, **options: Any) -> torch.optim.SGD:
     """The base optimizer of the golden values."""
-    return torch.optim.SGD(
-        model.parameters(), **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, **options}
-    )
+    settings: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, **options}
+    return torch.optim.SGD(model.parameters(), **settings)
 
 
-def cross_entropy_of(model: nn.Module) -> Callable[[Batch], Tensor]:
+def cross_entropy_of(model: Callable[[Tensor], Tensor]) -> Callable[[Batch], Tensor]:
     """A loss_fn for `step`."""
 
     def loss_fn(batch: Batch) -> Tensor:
@@ -194,7 +205,7 @@ def held_gradient(optimizer: sampa.SharpnessAware) -> Tensor:
     return torch.cat([t.flatten() for t in optimizer._carried.method_state.g if t is not None])
 
 
-def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+def through_a_file(state: Any) -> Any:
     """Saved, and loaded by the loader that runs no code."""
     buffer = io.BytesIO()
     torch.save(state, buffer)

@@ -14,6 +14,7 @@ from sampa.catalog import find_method
 from sampa.lab.cli import COMMANDS, main
 from sampa.lab.commands.arguments import ARGUMENTS
 from sampa.lab.training.recipes import RECIPES
+from sampa.methods.sampa import SAMPaMethod
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,9 @@ def test_sampa_names_carry_their_lambda(name: str, lam: float) -> None:
     import torch
 
     base = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    assert find_method(name)(base).method.lam == lam
+    method = find_method(name)(base).method
+    assert isinstance(method, SAMPaMethod)
+    assert method.lam == lam
 
 
 # ---- help ------------------------------------------------------------------------------------

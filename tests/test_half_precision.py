@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -162,7 +163,8 @@ def test_weights_in_bfloat16_train(method: str) -> None:
 
 def test_accumulation_and_scaling_go_together() -> None:
     ends = []
-    for options in ({}, {"accumulate": 3, "scaler": scaler()}):
+    together: dict[str, Any] = {"accumulate": 3, "scaler": scaler()}
+    for options in ({}, together):
         model = tiny_mlp()
         optimizer = sampa.SAMPa(sgd(model), **options)
         trajectory(optimizer, model, vector_batches(4), cross_entropy_of(model))
@@ -198,7 +200,8 @@ def test_step_without_arguments_is_refused() -> None:
 
 
 def test_step_with_a_closure_is_refused() -> None:
-    refused(net(), lambda optimizer: optimizer.step(lambda: torch.tensor(math.pi)))
+    closure: Any = partial(torch.tensor, math.pi)
+    refused(net(), lambda optimizer: optimizer.step(closure))
 
 
 def used_scaler() -> GradScaler:

@@ -131,8 +131,10 @@ IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 # Neither a number nor a choice, but a piece or a function; or checked in the other tests.
-UNCHECKED = {"base", "options", "geometry", "direction", "ascent_loss", "micro_batches", "select"}
-UNCHECKED |= {"inside", "coins", "subset", "lr_min", "rho"}
+UNCHECKED = {
+    *("base", "options", "geometry", "direction", "ascent_loss", "micro_batches", "select"),
+    *("inside", "coins", "subset", "lr_min", "rho"),
+}
 
 
 def sgd() -> torch.optim.Optimizer:

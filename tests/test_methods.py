@@ -108,7 +108,7 @@ def test_loss_falls_to_half_on_a_repeated_batch(name: str, base: str) -> None:
 
 def digits() -> tuple[list[Sample], Sample]:
     """Thirty batches of 32, and 837 images to test on."""
-    data = load_digits()
+    data: Any = load_digits()  # a Bunch; annotated as what return_X_y would give
     x = torch.tensor(data.images, dtype=torch.float32).flatten(1) / 16
     y, index = torch.tensor(data.target), torch.arange(len(data.target))
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))

@@ -175,7 +175,7 @@ def test_a_copy_keeps_a_base_of_its_own() -> None:
     twin, other = copy.deepcopy((model, optimizer))
     assert other.base is not optimizer.base
     assert other.param_groups is other.base.param_groups
-    assert other.param_groups[0]["params"][0] is twin[0].weight
+    assert other.param_groups[0]["params"][0] is twin.get_parameter("0.weight")
 
 
 def test_training_a_copy_leaves_the_original_alone() -> None:

@@ -24,9 +24,9 @@ peers = pytest.importorskip(
 CLOSE = 1e-7
 RHO, LR = 0.3, 0.1
 BATCHES = vector_batches(8)
-SGD = {"lr": LR, "momentum": 0.9, "weight_decay": 0.01}
-ADAMW = {"lr": 0.02, "weight_decay": 0.1}
-BASES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, float]]] = {
+SGD: dict[str, Any] = {"lr": LR, "momentum": 0.9, "weight_decay": 0.01}
+ADAMW: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.1}
+BASES: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
     "sgd": (torch.optim.SGD, SGD),
     "adamw": (torch.optim.AdamW, ADAMW),
 }
@@ -195,16 +195,15 @@ def test_wsam_disagrees_in_clipping() -> None:
     every method: with plain SGD and γ = 0 the step is no longer than η · max_norm.
     """
     max_norm = 1e-3
-    start, plain = flat(tiny_mlp()), {"lr": LR}
-    model = tiny_mlp()
-    base = torch.optim.SGD(model.parameters(), **plain)
+    start, model = flat(tiny_mlp()), tiny_mlp()
+    base = torch.optim.SGD(model.parameters(), lr=LR)
     sampa.WSAM(base, rho=RHO, gamma=0.0, max_norm=max_norm).step(
         cross_entropy_of(model), BATCHES[0]
     )
     assert (flat(model) - start).norm().item() == pytest.approx(LR * max_norm, rel=1e-9)
 
     model = tiny_mlp()
-    options = {"rho": RHO, "gamma": 0.0, "max_norm": max_norm, **plain}
+    options = {"rho": RHO, "gamma": 0.0, "max_norm": max_norm, "lr": LR}
     optimizer = peers.WSAM(model, model.parameters(), torch.optim.SGD, **options)
     optimizer.step(backward_of(model, optimizer, BATCHES[0]))
     assert (flat(model) - start).norm().item() > 10 * LR * max_norm

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Literal
 
 import pytest
 import torch
@@ -125,7 +126,7 @@ def test_sampa_zero_leaves_a_parameter_alone_that_the_held_batch_does_not_use() 
 
 # the bad batch is held and spoils the next step too
 @pytest.mark.parametrize("form", ["next", "previous"])
-def test_one_bad_batch_costs_sam_db_one_step(form: str) -> None:
+def test_one_bad_batch_costs_sam_db_one_step(form: Literal["next", "previous"]) -> None:
     model = tiny_mlp()
     optimizer = sampa.SAMdb(sgd(model), perturb_on=form)
     bad = BATCHES[2][0] * math.nan, BATCHES[2][1]

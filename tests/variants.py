@@ -20,7 +20,7 @@ from sampa.method import BaseView, Hyperparameters, ModelView
 from sampa.vectors.vector import add_
 from tests.problems import BASES, flat, vector_batches
 
-Sample = tuple[Tensor, Tensor, Tensor]  # inputs, classes, the samples' numbers
+Sample = tuple[Tensor, ...]  # inputs, classes, the samples' numbers
 MakeBase = Callable[[Any], torch.optim.Optimizer]
 LossFn = Callable[[Sample], sampa.Loss]
 
@@ -150,7 +150,7 @@ def context(
         epoch=0,
         x=x,
         groups=Hyperparameters(
-            rho=[rho] * len(x) if isinstance(rho, float) else rho,
+            rho=[rho] * len(x) if isinstance(rho, int | float) else rho,
             lr=[0.1] * len(x),
             weight_decay=[0.0] * len(x),
             eps=eps,
@@ -181,6 +181,13 @@ def vector(*values: Sequence[float] | None) -> sampa.Vector:
     return sampa.Vector(
         [None if v is None else torch.tensor(v, dtype=torch.float64) for v in values]
     )
+
+
+def entries(vector: sampa.Vector) -> list[Tensor]:
+    """The tensors of a vector that has one for each parameter."""
+    tensors = [t for t in vector if t is not None]
+    assert len(tensors) == len(vector)
+    return tensors
 
 
 # Every method with settings in which all that it does happens within a few steps of six samples.

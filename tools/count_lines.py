@@ -68,7 +68,7 @@ def too_long(path: Path, source: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="Lines of code, and what exceeds the limits.")
     parser.add_argument("folders", nargs="+", type=Path)
     counts: Counter[str] = Counter()
     long: list[str] = []

@@ -30,7 +30,7 @@ def train_and_disturb(branches: int, make: Callable[..., sampa.SharpnessAware], 
     session = Session(run)
     session.advance(at)
     if rank() == 1:
-        flip_one_bit(session.model.head.weight)
+        flip_one_bit(session.model.get_parameter("head.weight"))
     try:
         session.advance(20)
     except RuntimeError as error:
@@ -102,7 +102,7 @@ def test_data_ranks_may_have_any_batches() -> None:
 def train_with_views(steps: int) -> int:
     """Weights that begin in the middle of eight bytes."""
     session = Session(Run(distribute={"branches": 2, "check_every": 1}))
-    bias = session.model.head.bias
+    bias = session.model.get_parameter("head.bias")
     bias.data = torch.zeros(1 + bias.numel())[1:]
     session.advance(steps)
     return len(session.losses)

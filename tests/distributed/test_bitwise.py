@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.distributed.training import Outcome, Run, cross_entropy, differences, parallel, serial
-from tests.problems import Batch, SmallNet, small_net
+from tests.problems import Batch, SmallNet, in_layout, small_net
 
 pytestmark = pytest.mark.dist
 
@@ -58,7 +58,8 @@ def test_options_of_a_step_act_alike_on_two_ranks(options: dict[str, Any]) -> No
     assert_all_equal(Run(options=options))
 
 
-def groups_with_their_own_rho(model: SmallNet) -> list[dict[str, Any]]:
+def groups_with_their_own_rho(model: nn.Module) -> list[dict[str, Any]]:
+    assert isinstance(model, SmallNet)
     return [
         {"params": model.conv.parameters(), "rho": 0.3},
         {"params": model.bn.parameters(), "rho": 0.0, "weight_decay": 0.0},
@@ -72,13 +73,14 @@ def test_groups_with_their_own_rho_act_alike_on_two_ranks() -> None:
 
 def channels_last_net() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(
+    net = nn.Sequential(
         nn.Conv2d(1, 6, 3, padding=1),
         nn.BatchNorm2d(6),
         nn.Conv2d(6, 5, 3, padding=1),
         nn.Flatten(),
         nn.Linear(5 * 8 * 8, 10),
-    ).to(memory_format=torch.channels_last)
+    )
+    return in_layout(net, torch.channels_last)
 
 
 @pytest.mark.parametrize("way", [{}, {"bucket_mb": 0.001, "shared_memory": False}], ids=str)

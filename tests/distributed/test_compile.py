@@ -31,7 +31,9 @@ BACKENDS = ["aot_eager", pytest.param("inductor", marks=has_compiler)]
 
 
 def wrapped(net: nn.Module, backend: str) -> nn.Module:
-    return torch.compile(net, backend=backend)
+    compiled = torch.compile(net, backend=backend)
+    assert isinstance(compiled, nn.Module)
+    return compiled
 
 
 def in_place(net: nn.Module, backend: str) -> nn.Module:

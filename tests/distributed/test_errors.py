@@ -12,7 +12,7 @@ from torch import nn
 import sampa
 from tests.distributed.failing import messages, rank
 from tests.distributed.training import Run, Session
-from tests.problems import small_net
+from tests.problems import in_layout, small_net
 
 pytestmark = pytest.mark.dist
 
@@ -38,7 +38,7 @@ def other_count() -> nn.Module:
 
 def other_layout() -> nn.Module:
     layout = torch.channels_last if rank() else torch.contiguous_format
-    return nn.Conv2d(2, 3, 3).to(memory_format=layout)
+    return in_layout(nn.Conv2d(2, 3, 3), layout)
 
 
 def other_frozen() -> nn.Module:

@@ -121,8 +121,9 @@ def test_a_data_set_without_length_is_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("name", ["branches", "bucket_mb", "timeout", "check_every"])
 def test_numbers_that_make_no_sense_are_refused_in_plain_python_too(name: str) -> None:
+    options: dict[str, Any] = {name: 0}
     with pytest.raises(ValueError, match=f"{name} must be >"):
-        sampa.distribute(nn.Linear(2, 2), **{name: 0})
+        sampa.distribute(nn.Linear(2, 2), **options)
 
 
 # ---- what listens ----------------------------------------------------------------------------

@@ -109,8 +109,8 @@ class BlocksGradient(torch.autograd.Function):
         return x * w.abs().mean()
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        return grad_outputs[0], None
 
 
 class Blocked(nn.Module):

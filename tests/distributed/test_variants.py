@@ -38,6 +38,7 @@ def train(
     batches: list[Sample] = BATCHES,
 ) -> Result:
     """Losses of all steps and the final state."""
+    assert executor.module is not None
     optimizer = ACTIVE[name](sgd(executor.module, momentum=0.5), executor=executor, seed=0)
     losses: list[float] = []
     with warnings.catch_warnings(record=True) as warned:

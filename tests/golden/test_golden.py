@@ -13,7 +13,16 @@ from torch.optim import Optimizer
 
 import sampa
 from tests.golden import values
-from tests.problems import QUADRATIC_BATCHES, Batch, Quadratic, flat, held_gradient, sgd, trajectory
+from tests.problems import (
+    QUADRATIC_BATCHES,
+    Batch,
+    Quadratic,
+    flat,
+    gradient_of,
+    held_gradient,
+    sgd,
+    trajectory,
+)
 
 
 def adamw(model: torch.nn.Module) -> Optimizer:
@@ -89,9 +98,7 @@ class Trace:
 def trace() -> Trace:
     model, seen = Quadratic(), Trace()
     base = sgd(model)
-    base.register_step_pre_hook(
-        lambda *_: seen.G.append(torch.cat([p.grad for p in model.parameters()]))
-    )
+    base.register_step_pre_hook(lambda *_: seen.G.append(gradient_of(model)))
     optimizer = sampa.SAMPa(base, rho=0.1, lam=0.2, perturb_eps=0.0)
 
     def loss_fn(batch: Batch) -> Tensor:

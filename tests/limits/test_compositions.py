@@ -17,7 +17,7 @@ from torch import Tensor
 
 import sampa
 from sampa.pieces.geometry import every_parameter
-from tests.problems import BASES, flat
+from tests.problems import BASES, flat, gradient_of
 from tests.variants import (
     BATCHES,
     assert_same,
@@ -71,7 +71,7 @@ some_bases = pytest.mark.parametrize("base", ["sgd", "sgd-momentum", "adamw"])
 
 @every_composition
 def test_composition_is_what_the_catalog_builds(name: str) -> None:
-    pieces = COMPOSITIONS[name].pieces
+    pieces: dict[str, Any] = COMPOSITIONS[name].pieces
     if name == "msam":  # 32 samples in a micro-batch by default, the tests' batches have six
         pieces = {"micro_batches": sampa.MicroBatches()}
     actual = run(partial(sampa.METHODS[f"sampa+{name}"], rho=RHO))
@@ -151,7 +151,7 @@ def steps_of(name: str) -> list[Step]:
         optimizer.step(loss_fn, batch)
         if t == 0:
             continue
-        handed_on = torch.cat([p.grad.flatten() for p in model.parameters()])
+        handed_on = gradient_of(model)
         g = gradient_at(y_before, BATCHES[t - 1])
         x_tilde = points[0:4:2] if name == "msam" else points[:1]
         steps.append(Step(x, x_tilde, points[1], g, y_before, handed_on, t - 1))
@@ -246,7 +246,7 @@ def test_micro_batches_of_a_short_last_batch_are_weighted_by_their_size() -> Non
 def test_number_of_micro_batches_may_change_between_batches() -> None:
     """Four held parts beside two incoming ones, and the other way round."""
     mixed = [BATCHES[0], tuple(t[:3] for t in BATCHES[1]), BATCHES[2], BATCHES[3]]
-    pieces = {"micro_batches": sampa.MicroBatches(size=2)}
+    pieces: dict[str, Any] = {"micro_batches": sampa.MicroBatches(size=2)}
     actual = run(sampa.SAMPa, mixed, rho=0.0, lam=0.0, **pieces)
     assert_same(actual, run(sampa.Base, mixed[:-1]), atol=ROUNDING)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -74,14 +77,18 @@ def test_normalized_g_rst_is_the_normalized_penalty_where_the_coin_falls() -> No
     ends = []
     for make in (sampa.RST, sampa.GradNormPenalty):
         model = Quadratic()
-        own = {"coins": [True] * 3, "gamma": 0.8} if make is sampa.RST else {"alpha": 0.8}
+        own: dict[str, Any] = (
+            {"coins": [True] * 3, "gamma": 0.8} if make is sampa.RST else {"alpha": 0.8}
+        )
         optimizer = make(sgd(model), rho=0.1, normalized=True, **own)
         ends.append(trajectory(optimizer, model, QUADRATIC_BATCHES[:3])[-1])
     assert torch.equal(*ends)
 
 
 @pytest.mark.parametrize("make", [sampa.MicroBatchSAM, sampa.SAMPa])
-def test_loss_of_a_step_in_micro_batches_is_the_whole_batchs(make: object) -> None:
+def test_loss_of_a_step_in_micro_batches_is_the_whole_batchs(
+    make: Callable[..., sampa.SharpnessAware],
+) -> None:
     model = Quadratic()
     parts = (
         {"num_shards": 2}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import sampa
 from sampa.methods.sam import SAMMethod
@@ -156,11 +156,14 @@ def test_msam_with_identical_shards_is_sam_up_to_rounding() -> None:
 def test_gsam_is_sam_on_an_isotropic_quadratic(alpha: float) -> None:
     """g is parallel to g̃ there: the orthogonal part is zero up to rounding, and left out."""
 
+    def sum_of_squares(model: nn.Module) -> Tensor:
+        return torch.stack([p.square().sum() for p in model.parameters()]).sum()
+
     def ends(make: Make, **settings: Any) -> Tensor:
         model = normalized_mlp()
         optimizer = make(BASES["sgd-momentum"](model.parameters()), rho=RHO, **settings)
         for _ in range(5):
-            optimizer.step(lambda _: 1.7 * sum(p.square().sum() for p in model.parameters()), 0)
+            optimizer.step(lambda _: 1.7 * sum_of_squares(model), 0)
         return flat(model)
 
     assert torch.equal(ends(sampa.GSAM, alpha=alpha), ends(sampa.SAM))

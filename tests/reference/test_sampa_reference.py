@@ -22,7 +22,9 @@ from tests.reference import algorithms
 
 RHO, LAM = 0.3, 0.2
 
-CASES: dict[str, tuple[algorithms.Recurrence, Callable[..., sampa.SharpnessAware], dict]] = {
+CASES: dict[
+    str, tuple[algorithms.Recurrence, Callable[..., sampa.SharpnessAware], dict[str, Any]]
+] = {
     "base": (algorithms.base, sampa.Base, {}),
     "sam": (algorithms.sam, sampa.SAM, {"rho": RHO}),
     "sam-db": (algorithms.sam_db, sampa.SAMdb, {"rho": RHO}),

@@ -26,6 +26,5 @@ def test_sigterm_in_any_phase_stops_all_ranks_at_the_same_step(
     assert stopped.codes == [128 + signal.SIGTERM] * 2, stopped.output
     first, second = stopped.places
     assert first == second
-    settings = {"world": 2, "resume": True, "keep": 1}
-    resumed = session(run, tmp_path / "run", tmp_path / "resumed", **settings)
+    resumed = session(run, tmp_path / "run", tmp_path / "resumed", world=2, resume=True, keep=1)
     assert differences(everything(tmp_path / "run", resumed), reference(run)) == []

@@ -14,7 +14,7 @@ from sampa.methods.sam import SAMMethod
 from sampa.pieces.combines import Mix, SurrogateGap, replace_gradient
 from sampa.vectors.vector import Vector, add, dot, mix, orthogonal_part, scale
 from tests.problems import flat
-from tests.variants import BATCHES, normalized_mlp, run, vector
+from tests.variants import BATCHES, entries, normalized_mlp, run, vector
 
 generator = torch.Generator().manual_seed(0)
 
@@ -153,7 +153,9 @@ def test_looksams_inner_products_are_global() -> None:
     """Per tensor, as some implementations do, each part would be orthogonal on its own."""
     flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
     assert flat_direction is not None
-    products = [torch.sum(a * b).item() for a, b in zip(flat_direction, g, strict=True)]
+    products = [
+        torch.sum(a * b).item() for a, b in zip(*map(entries, (flat_direction, g)), strict=True)
+    ]
     assert abs(products[0]) > 0.1
     assert products[0] == pytest.approx(-products[1], rel=1e-12)
 

@@ -11,7 +11,15 @@ from torch import Tensor
 import sampa
 from sampa.methods.esam import hardest
 from tests.problems import BASES, flat
-from tests.variants import BATCHES, gradient_at, loss_of, normalized_mlp, points_of, run
+from tests.variants import (
+    BATCHES,
+    gradient_at,
+    loss_of,
+    normalized_mlp,
+    points_of,
+    run,
+    training_loss,
+)
 
 RHO = 0.3
 SIZES = [p.numel() for p in normalized_mlp().parameters()]
@@ -87,7 +95,7 @@ def test_a_failing_first_pass_leaves_every_weight_trainable() -> None:
     model = normalized_mlp()
     optimizer = sampa.ESAM(BASES["sgd"](model.parameters()), subset=given_subset)
     with pytest.raises(ZeroDivisionError):
-        optimizer.step(lambda batch: loss_of(model)(batch).value / (1 // 0), BATCHES[0])
+        optimizer.step(lambda batch: training_loss(loss_of(model)(batch)) / (1 // 0), BATCHES[0])
     assert all(p.requires_grad for p in model.parameters())
 
 

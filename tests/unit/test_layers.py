@@ -64,7 +64,7 @@ def test_a_weight_outside_the_layers_makes_the_description_unknown() -> None:
 def test_a_shared_weight_is_described_by_its_first_name() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight
-    described = Layers(model).describe([model[1].weight])
+    described = Layers(model).describe([model.get_parameter("1.weight")])
     assert described is not None
     assert described[0].name == "0.weight"
 

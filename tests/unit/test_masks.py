@@ -181,7 +181,7 @@ def test_single_samples_of_the_fisher_mask_do_not_touch_batch_norm() -> None:
     model = batch_norm_mlp()
     optimizer = sampa.SparseSAM(BASES["sgd"](model.parameters()), num_samples=3)
     optimizer.step(loss_of(model), BATCHES[0])
-    assert model[1].num_batches_tracked.item() == 1
+    assert model.get_buffer("1.num_batches_tracked").item() == 1
     assert model[1].training
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import pytest
 import torch
@@ -76,7 +77,9 @@ class Half(nn.Module):
 
 
 @pytest.mark.parametrize("decay_at", ["clean", "perturbed", "after"])
-def test_a_weight_without_a_gradient_is_left_alone(decay_at: str) -> None:
+def test_a_weight_without_a_gradient_is_left_alone(
+    decay_at: Literal["clean", "perturbed", "after"],
+) -> None:
     """AdamW does not touch it; the decay that Momentum-SAM moves must not either."""
     model = Half()
     base = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,7 +15,7 @@ from tests.variants import BATCHES, batch_norm_mlp, gradient_at, loss_of, normal
 RHO = 0.3
 
 
-def ascent(batch_number: int = 0, **settings: object) -> list[Tensor]:
+def ascent(batch_number: int = 0, **settings: Any) -> list[Tensor]:
     """The offsets x̃ − x of one step, the first (zero) included."""
     batch = BATCHES[batch_number : batch_number + 1]
     start, *points = points_of(sampa.MultiStepSAM, batch, rho=RHO, perturb_eps=0.0, **settings)[0]

@@ -61,7 +61,7 @@ def prepared(name: str, steps: int) -> tuple[nn.Module, Optimizer]:
 class Counting(SGD):
     """An optimizer that keeps its state in its groups, as schedule-free methods do."""
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             group["k"] = group.get("k", 0) + 1
             group["made_by_step"] = True
@@ -217,7 +217,7 @@ def test_state_of_a_parameter_that_was_replaced_does_no_harm() -> None:
     optimizer = sampa.SAMPa(base, lam=0.2)
     for i, batch in enumerate(vector_batches(6)):
         if i == 2:
-            model[0].bias = nn.Parameter(model[0].bias.detach().clone())
+            model[0].bias = nn.Parameter(model.get_parameter("0.bias").detach().clone())
             base.param_groups[0]["params"][1] = model[0].bias
         optimizer.step(cross_entropy_of(model), batch)
     assert len(base.state) == 5

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -60,10 +61,10 @@ def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
 
 
 def write_strips(
-    path: Path, images: np.ndarray, labels: np.ndarray, *, per_strip: int = 4, **changes: object
+    path: Path, images: np.ndarray, labels: np.ndarray, *, per_strip: int = 4, **changes: Any
 ) -> Path:
     """Images (N, 32, 32, 3) packed as a zip of strips; `changes` are of the facts in meta.json."""
-    meta = {
+    meta: dict[str, Any] = {
         "strip_images": per_strip,
         "classes": [f"class{i}" for i in range(LAYOUTS[10].classes)],
         "pixels_sha256": hashlib.sha256(images.tobytes()).hexdigest(),

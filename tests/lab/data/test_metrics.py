@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -88,7 +89,7 @@ def random_pair(seed: int, classes: int | None) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ["pearson", "spearman"])
 def test_correlations_agree_with_scipy(name: str) -> None:
-    theirs = {"pearson": pearsonr, "spearman": spearmanr}[name]
+    theirs: Any = {"pearson": pearsonr, "spearman": spearmanr}[name]
     for seed in range(5):
         a, b = random_pair(seed, None)
         # Both in double precision, by another order of operations.

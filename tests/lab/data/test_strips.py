@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,8 @@ def test_a_wrong_number_of_images_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["pixels", "labels"])
 def test_content_that_does_not_have_its_hash_is_refused(what: str, tmp_path: Path) -> None:
-    path = write_strips(tmp_path / "x.zip", IMAGES, LABELS, **{f"{what}_sha256": "0" * 64})
+    changes: dict[str, Any] = {f"{what}_sha256": "0" * 64}
+    path = write_strips(tmp_path / "x.zip", IMAGES, LABELS, **changes)
     with pytest.raises(ValueError, match=f"its {what} do not have the SHA-256"):
         read_strips(path, 8)
 

@@ -152,11 +152,9 @@ def test_a_length_that_is_no_multiple_of_8_is_refused(max_length: int, pairs: Te
 
 
 def test_a_tokenizer_of_transformers_is_loaded_from_a_folder(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="needs the extra nlp")
-    from transformers import BertTokenizerFast
-
+    transformers = pytest.importorskip("transformers", reason="needs the extra nlp")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "bad"]
-    made = BertTokenizerFast(vocab={word: i for i, word in enumerate(words)})
+    made = transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(words)})
     made.save_pretrained(tmp_path)
     data = TextData(("Good film", "bad"), ("film", "good film"), np.array([1, 0]))
     batch = in_order(encode(data, load_tokenizer(tmp_path)), 2).batch(0, 0)

@@ -1,5 +1,7 @@
 """Parameter counts: the quickest proof that a network is the one of its paper."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -31,7 +33,7 @@ TRANSFORMER_COUNTS = {
 }
 
 
-def without_weights(name: str, **options: int) -> nn.Module:
+def without_weights(name: str, **options: Any) -> nn.Module:
     with torch.device("meta"):
         return build(name, **options)
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page, ViewportSize
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 EVIL = "<script>document.title = 'taken over'</script>"
-PHONE = {"width": 360, "height": 740}
-DESKTOP = {"width": 1200, "height": 900}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESKTOP: ViewportSize = {"width": 1200, "height": 900}
 
 
 @contextmanager
-def started() -> Iterator[Any]:
+def started() -> Iterator[Browser]:
     """A browser; without sandbox, since tests run as root in containers and the page is ours."""
     options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with api.sync_playwright() as playwright:
@@ -29,7 +32,7 @@ def started() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, address: str) -> Iterator[Any]:
+def opened(browser: Browser, address: str) -> Iterator[Page]:
     """The page; ends with an error if the browser complained or fetched anything."""
     page = browser.new_page(viewport=DESKTOP)
     complaints: list[str] = []
@@ -44,19 +47,19 @@ def opened(browser: Any, address: str) -> Iterator[Any]:
     assert [url for url in requests if not url.startswith("data:")] == [address]
 
 
-def overflow(page: Any) -> int:
+def overflow(page: Page) -> int:
     """By how many pixels the page is wider than the window."""
     return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
-def brightness(page: Any, selector: str, prop: str) -> float:
+def brightness(page: Page, selector: str, prop: str) -> float:
     """The mean of the three channels of a computed color."""
     script = "([s, p]) => getComputedStyle(document.querySelector(s))[p]"
     color = page.evaluate(script, [selector, prop])
     return sum(map(float, color[color.index("(") + 1 : -1].split(",")[:3])) / 3
 
 
-def column(table: Any, number: int) -> list[str]:
+def column(table: Locator, number: int) -> list[str]:
     """The texts of a column of a table, from top to bottom."""
     rows = table.locator("tbody tr").all()
     return [row.locator("th, td").nth(number).inner_text().strip() for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def write_run(
 
 
 def write_grid(
-    root: Path, scores: dict[str, Sequence[float]] | None = None, **changes: Any
+    root: Path, scores: Mapping[str, Sequence[float]] | None = None, **changes: Any
 ) -> Path:
     """Each method with each of its seeds, as `sampa compare` lays them out."""
     for method, values in (scores or SCORES).items():

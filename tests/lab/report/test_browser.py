@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -11,13 +12,15 @@ from tests.lab.report.browsing import (
     DESKTOP,
     EVIL,
     PHONE,
-    api,
     brightness,
     column,
     needs_chromium,
     overflow,
 )
 from tests.lab.report.folders import a_run, write_grid, write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page, ViewportSize
 
 pytestmark = needs_chromium
 LONG = "a-method-with-quite-a-long-name-of-its-own"
@@ -36,25 +39,25 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.as_uri()
 
 
-def table_of(page: api.Page) -> api.Locator:
+def table_of(page: Page) -> Locator:
     return page.locator("table.sortable").first
 
 
-def header(page: api.Page, name: str) -> api.Locator:
+def header(page: Page, name: str) -> Locator:
     return table_of(page).get_by_role("columnheader", name=name)
 
 
-def open_details(page: api.Page) -> None:
+def open_details(page: Page) -> None:
     page.locator("summary").click()
     assert page.get_by_role("heading", name="Conditions", exact=True).is_visible()
 
 
-def test_the_page_opens_without_complaint_or_request(page: api.Page) -> None:
+def test_the_page_opens_without_complaint_or_request(page: Page) -> None:
     assert page.title() == "5 methods on toy – sampa report"
     assert page.locator("figure svg").count() == 5
 
 
-def test_charts_are_drawn_and_described(page: api.Page) -> None:
+def test_charts_are_drawn_and_described(page: Page) -> None:
     chart = page.get_by_role("img", name="Validation accuracy")
     box = chart.bounding_box()
     assert box is not None
@@ -62,13 +65,13 @@ def test_charts_are_drawn_and_described(page: api.Page) -> None:
     assert box["height"] > 200
 
 
-def test_markup_in_a_name_stays_text(page: api.Page) -> None:
+def test_markup_in_a_name_stays_text(page: Page) -> None:
     assert EVIL in column(table_of(page), 0)
     assert page.locator("script").count() == 1
     assert "taken over" not in page.title()
 
 
-def test_a_click_sorts_up_and_the_next_one_down(page: api.Page) -> None:
+def test_a_click_sorts_up_and_the_next_one_down(page: Page) -> None:
     scores = header(page, "test accuracy")
     scores.get_by_role("button").click()
     assert scores.get_attribute("aria-sort") == "ascending"
@@ -79,7 +82,7 @@ def test_a_click_sorts_up_and_the_next_one_down(page: api.Page) -> None:
 
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
-def test_a_key_sorts_too(page: api.Page, key: str) -> None:
+def test_a_key_sorts_too(page: Page, key: str) -> None:
     button = header(page, "n").first.get_by_role("button")
     button.focus()
     page.keyboard.press(key)
@@ -88,27 +91,27 @@ def test_a_key_sorts_too(page: api.Page, key: str) -> None:
     assert column(table_of(page), 1) == ["3", "3", "2", "1", "1"]
 
 
-def test_headers_are_reached_with_the_tab_key(page: api.Page) -> None:
+def test_headers_are_reached_with_the_tab_key(page: Page) -> None:
     header(page, "method").get_by_role("button").focus()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "n"
 
 
-def test_one_column_at_a_time_is_marked_as_sorted(page: api.Page) -> None:
+def test_one_column_at_a_time_is_marked_as_sorted(page: Page) -> None:
     header(page, "seconds").get_by_role("button").click()
     header(page, "method").get_by_role("button").click()
     assert page.locator("[aria-sort]").count() == 1
     assert column(table_of(page), 0)[1:] == [LONG, "sam", "sampa", "sgd"]
 
 
-def test_what_has_no_value_stays_last_both_ways(page: api.Page) -> None:
+def test_what_has_no_value_stays_last_both_ways(page: Page) -> None:
     difference = header(page, "against sgd").get_by_role("button")
     for _ in range(2):
         difference.click()
         assert column(table_of(page), 2 + 1)[-1] == "–"
 
 
-def test_numbers_are_right_aligned_with_equal_digits(page: api.Page) -> None:
+def test_numbers_are_right_aligned_with_equal_digits(page: Page) -> None:
     cell = page.locator("table.numbers td").first
     styles = cell.evaluate(
         "e => [getComputedStyle(e).textAlign, getComputedStyle(e).fontVariantNumeric]"
@@ -120,7 +123,7 @@ def test_numbers_are_right_aligned_with_equal_digits(page: api.Page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("window", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_the_page_is_never_wider_than_the_window(
-    page: api.Page, scheme: str, window: dict[str, int]
+    page: Page, scheme: Literal["dark", "light"], window: ViewportSize
 ) -> None:
     page.set_viewport_size(window)
     page.emulate_media(color_scheme=scheme)
@@ -128,14 +131,14 @@ def test_the_page_is_never_wider_than_the_window(
     assert overflow(page) <= 0
 
 
-def test_wide_tables_scroll_by_themselves_on_a_phone(page: api.Page) -> None:
+def test_wide_tables_scroll_by_themselves_on_a_phone(page: Page) -> None:
     page.set_viewport_size(PHONE)
     widths = "e => [e.scrollWidth, e.clientWidth]"
     inner, outer = page.locator(".scroll").first.evaluate(widths)
     assert inner > outer
 
 
-def test_dark_turns_page_and_charts(page: api.Page) -> None:
+def test_dark_turns_page_and_charts(page: Page) -> None:
     tick, text = ".chart text", "fill"
     page.emulate_media(color_scheme="light")
     assert brightness(page, "body", "backgroundColor") > 240
@@ -145,7 +148,7 @@ def test_dark_turns_page_and_charts(page: api.Page) -> None:
     assert brightness(page, tick, text) > 140
 
 
-def test_print_is_dark_on_white_without_controls(page: api.Page) -> None:
+def test_print_is_dark_on_white_without_controls(page: Page) -> None:
     page.emulate_media(media="print", color_scheme="dark")
     assert brightness(page, "body", "backgroundColor") == 255
     assert brightness(page, "body", "color") == 0
@@ -153,14 +156,12 @@ def test_print_is_dark_on_white_without_controls(page: api.Page) -> None:
     assert page.evaluate(arrow) == "none"
 
 
-def test_paper_shows_what_is_folded(page: api.Page) -> None:
+def test_paper_shows_what_is_folded(page: Page) -> None:
     assert page.pdf().startswith(b"%PDF")
     assert page.locator("details").get_attribute("open") is not None
 
 
-def test_without_scripts_everything_but_sorting_is_there(
-    browser: api.Browser, address: str
-) -> None:
+def test_without_scripts_everything_but_sorting_is_there(browser: Browser, address: str) -> None:
     page = browser.new_page(java_script_enabled=False)
     page.goto(address)
     assert column(table_of(page), 0)[:3] == ["sgd", "sam", "sampa"]

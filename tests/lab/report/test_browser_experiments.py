@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -16,12 +17,14 @@ from sampa.lab.results.paper import Value
 from tests.lab.report.browsing import (
     EVIL,
     PHONE,
-    api,
     brightness,
     column,
     needs_chromium,
     overflow,
 )
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
 
 pytestmark = needs_chromium
 RECORDS = Path(__file__).parents[3] / "results" / "reproduce"
@@ -69,12 +72,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.as_uri()
 
 
-def section(page: api.Page, name: str) -> api.Locator:
+def section(page: Page, name: str) -> Locator:
     return page.locator("main > section").filter(has=page.locator(f"h2:has-text({name!r})"))
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_every_experiment_is_there_with_table_and_picture(page: api.Page, name: str) -> None:
+def test_every_experiment_is_there_with_table_and_picture(page: Page, name: str) -> None:
     part = section(page, f"{name}:")
     assert part.locator("table.sheet").first.locator("tbody tr").count() > 0
     pictures = part.locator("figure svg")
@@ -86,24 +89,24 @@ def test_every_experiment_is_there_with_table_and_picture(page: api.Page, name: 
     assert page.locator(link.get_attribute("href") or "").inner_text().startswith(name)
 
 
-def test_experiments_come_in_the_papers_order(page: api.Page) -> None:
+def test_experiments_come_in_the_papers_order(page: Page) -> None:
     shown = [text.split()[0] for text in page.locator(".contents dt").all_inner_texts()]
     assert shown[: len(RECORDED)] == RECORDED
 
 
-def test_the_summary_counts_how_often_the_order_is_the_papers(page: api.Page) -> None:
+def test_the_summary_counts_how_often_the_order_is_the_papers(page: Page) -> None:
     lead = page.locator(".lead").inner_text()
     assert "differences between methods that the paper prints too" in lead
     assert page.locator(".contents .verdict").count() > 3
 
 
-def test_what_was_trained_for_an_experiment_is_part_of_it(page: api.Page) -> None:
+def test_what_was_trained_for_an_experiment_is_part_of_it(page: Page) -> None:
     part = section(page, f"{WITH_RUNS}:")
     assert part.get_by_role("img", name="Sharpness gap").is_visible()
     assert part.get_by_role("img", name="Validation accuracy").is_visible()
 
 
-def test_words_by_hand_are_shown_with_names_as_code(page: api.Page) -> None:
+def test_words_by_hand_are_shown_with_names_as_code(page: Page) -> None:
     part = section(page, "tab-noise:")
     assert part.get_by_role("heading", name="What we make of it").is_visible()
     assert part.locator("p code", has_text="train_accuracy").count() == 1
@@ -117,7 +120,7 @@ def test_words_by_hand_are_shown_with_names_as_code(page: api.Page) -> None:
     ],
 )
 def test_means_sort_as_numbers_and_what_is_not_printed_stays_last(
-    page: api.Page, number: int, name: str, numbers: list[str], missing: list[str]
+    page: Page, number: int, name: str, numbers: list[str], missing: list[str]
 ) -> None:
     table = section(page, EVIL).locator("table.values")
     button = table.locator("thead button").nth(number)
@@ -128,7 +131,7 @@ def test_means_sort_as_numbers_and_what_is_not_printed_stays_last(
     assert column(table, number) == numbers[::-1] + missing
 
 
-def test_a_repeated_name_is_soft_after_sorting_too(page: api.Page) -> None:
+def test_a_repeated_name_is_soft_after_sorting_too(page: Page) -> None:
     table = section(page, "tab-noise:").locator("table.values")
     names, soft = "tr => tr.cells[0].innerText", "tr => tr.classList.contains('again')"
     for _ in range(2):
@@ -139,12 +142,12 @@ def test_a_repeated_name_is_soft_after_sorting_too(page: api.Page) -> None:
         table.get_by_role("columnheader", name="method").get_by_role("button").click()
 
 
-def test_columns_with_nothing_in_them_are_left_out(page: api.Page) -> None:
+def test_columns_with_nothing_in_them_are_left_out(page: Page) -> None:
     heads = section(page, "fig-toy:").locator("table.values th[scope=col]").all_inner_texts()
     assert heads == ["row", "method", "ours", "n"]
 
 
-def test_markup_stays_text_everywhere(page: api.Page) -> None:
+def test_markup_stays_text_everywhere(page: Page) -> None:
     part = section(page, EVIL)
     assert part.count() == 1
     assert page.locator("script").count() == 1
@@ -156,14 +159,16 @@ def test_markup_stays_text_everywhere(page: api.Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 360, 1280])
-def test_the_page_is_never_wider_than_the_window(page: api.Page, scheme: str, width: int) -> None:
+def test_the_page_is_never_wider_than_the_window(
+    page: Page, scheme: Literal["dark", "light"], width: int
+) -> None:
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
     assert overflow(page) <= 0
 
 
-def test_wide_tables_scroll_in_their_own_frame_on_a_phone(page: api.Page) -> None:
+def test_wide_tables_scroll_in_their_own_frame_on_a_phone(page: Page) -> None:
     page.set_viewport_size(PHONE)
     frame = section(page, "tab-noise:").locator(".scroll").first
     inner, outer = frame.evaluate("e => [e.scrollWidth, e.clientWidth]")
@@ -171,7 +176,7 @@ def test_wide_tables_scroll_in_their_own_frame_on_a_phone(page: api.Page) -> Non
     assert frame.evaluate("e => { e.scrollLeft = 50; return e.scrollLeft }") == 50
 
 
-def test_words_in_charts_are_large_enough_on_a_phone(page: api.Page) -> None:
+def test_words_in_charts_are_large_enough_on_a_phone(page: Page) -> None:
     """In pixels of the screen: the drawings are scaled down."""
     page.set_viewport_size({"width": 390, "height": 844})
     script = """() => [...document.querySelectorAll('figure svg')].map((svg) => {
@@ -182,7 +187,7 @@ def test_words_in_charts_are_large_enough_on_a_phone(page: api.Page) -> None:
     assert min(page.evaluate(script)) > 8.5
 
 
-def test_dark_turns_bars_and_verdicts_too(page: api.Page) -> None:
+def test_dark_turns_bars_and_verdicts_too(page: Page) -> None:
     page.emulate_media(color_scheme="light")
     assert brightness(page, ".verdict.agrees", "color") < 110
     page.emulate_media(color_scheme="dark")
@@ -190,7 +195,7 @@ def test_dark_turns_bars_and_verdicts_too(page: api.Page) -> None:
     assert brightness(page, ".verdict.agrees", "color") > 110
 
 
-def test_a_sheet_of_paper_holds_every_table(page: api.Page) -> None:
+def test_a_sheet_of_paper_holds_every_table(page: Page) -> None:
     """A4 less its margins is 680 pixels wide; what is wider would be cut off."""
     page.set_viewport_size({"width": 680, "height": 980})
     page.emulate_media(media="print", color_scheme="dark")

@@ -9,6 +9,7 @@ import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_text_from_records_stays_text(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     conditions = {**CONDITIONS, "commit": EVIL, EVIL: EVIL}
     test = {EVIL: 90.0}
-    names = {"name": EVIL, "about": EVIL}
+    names: dict[str, Any] = {"name": EVIL, "about": EVIL}
     write_run(root / "a", a_run(EVIL, **names), conditions=conditions, test=test)
     write_run(root / "b", a_run("sgd", **names, method_options={EVIL: 1}), test=test)
     write_run(root / "script>", a_run("sam", **names), finished=False)

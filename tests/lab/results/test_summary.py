@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,7 +63,8 @@ def test_the_interval_is_students(numbers: list[float]) -> None:
 
 @given(values)
 def test_a_mean_counts_where_the_t_test_finds_it(numbers: list[float]) -> None:
-    p = stats.ttest_1samp(numbers, 0.0).pvalue
+    test: Any = stats.ttest_1samp(numbers, 0.0)
+    p = test.pvalue
     assert summarize(numbers).is_sure == (p <= 0.05) or p == pytest.approx(0.05)
 
 
@@ -86,8 +88,8 @@ def test_a_difference_is_paired_by_seed() -> None:
     found = paired(ours, theirs)
     assert found is not None
     assert (found.n, found.mean) == (3, pytest.approx(5 / 3))  # 3, 1 and 1
-    both = [[values[seed] for seed in (0, 1, 3)] for values in (ours, theirs)]
-    interval = stats.ttest_rel(*both).confidence_interval(0.95)
+    a, b = ([values[seed] for seed in (0, 1, 3)] for values in (ours, theirs))
+    interval = stats.ttest_rel(a, b).confidence_interval(0.95)
     assert found.margin == pytest.approx((interval.high - interval.low) / 2)
 
 

@@ -28,7 +28,7 @@ _context = mp.get_context("forkserver")  # the one of tests.ranks, with everythi
 def start(run: Run, out: Path, *, world: int = 1, **options: Any) -> list[BaseProcess]:
     """Start a run on some ranks; see `_main` for the options."""
     port = free_port()
-    ranks = [
+    ranks: list[BaseProcess] = [
         _context.Process(target=_main, args=(rank, world, port, run, out), kwargs=options)
         for rank in range(world)
     ]

@@ -14,7 +14,7 @@ import torch
 from sampa.lab.training import checkpoint
 from sampa.lab.training.checkpoint import BEST, MANIFEST, NEWEST, CheckpointError
 
-STATE = {
+STATE: dict[str, Any] = {
     "model": {"weight": torch.arange(6.0).view(2, 3), "steps": torch.tensor(7)},
     "loop": {"position": 20, "best": float("-inf")},
 }

@@ -189,6 +189,9 @@ def test_the_base_optimizer_can_be_changed() -> None:
     assert Changes(lr=0.3).applied_to(tiny_run()).base == BaseSpec(lr=0.3)
 
 
+UNKNOWN: Any = "lion"
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -196,7 +199,7 @@ def test_the_base_optimizer_can_be_changed() -> None:
         (lambda: tiny_run(batch_size=0), "batch_size must be >= 1, got 0"),
         (lambda: tiny_run(seed=-1), "seed must be >= 0, got -1"),
         (lambda: BaseSpec(lr=-0.1), "lr must be finite and > 0, got -0.1"),
-        (lambda: BaseSpec("lion"), "kind must be one of 'sgd', 'adamw', got 'lion'"),
+        (lambda: BaseSpec(UNKNOWN), "kind must be one of 'sgd', 'adamw', got 'lion'"),
         (lambda: DataSpec("digits", label_noise=1.0), r"label_noise must be in \[0, 1\), got 1.0"),
         (lambda: DataSpec("digits", validation=-0.1), r"validation must be in \[0, 1\), got -0.1"),
     ],
