@@ -127,12 +127,7 @@ class ReducedModel(BranchModel, DistributedDataParallel):
     """Hands gradients to an exchange while backward runs, through DDP's reducer."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        statistics: SharedStatistics,
-        *,
-        bucket_mb: float,
-        find_unused: bool,
+        self, model: nn.Module, statistics: SharedStatistics, *, bucket_mb: float, find_unused: bool
     ) -> None:
         super().__init__(
             model,

@@ -129,10 +129,7 @@ def transformers(name: str) -> ModuleType:
 
 
 def classifier(
-    architecture: Any,
-    config: Any,
-    options: dict[str, Any],
-    path: FilePath | None = None,
+    architecture: Any, config: Any, options: dict[str, Any], path: FilePath | None = None
 ) -> Logits:
     """The architecture with random weights, or with those of a folder; ready to train."""
     if path is None:

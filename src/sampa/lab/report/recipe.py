@@ -14,16 +14,7 @@ from sampa.lab.results.html import minus
 from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
 from sampa.lab.results.pictures import with_deviation
-from sampa.lab.results.table import (
-    ABSENT,
-    Cell,
-    Number,
-    Table,
-    Words,
-    difference,
-    mean,
-    seconds,
-)
+from sampa.lab.results.table import ABSENT, Cell, Number, Table, Words, difference, mean, seconds
 
 Facts = dict[str, list[str]]
 """Names with their value, or with all values if the runs differ in it."""

@@ -89,11 +89,7 @@ def efficiency_table(blank: Outcome, request: Request) -> Outcome:
 
 def _timed(blank: Outcome, about: str, found: ContestResult, entries: list[Entry]) -> Outcome:
     return replace(
-        blank,
-        about=about,
-        unit=RATIO_UNIT,
-        entries=tuple(entries),
-        conditions=found.conditions,
+        blank, about=about, unit=RATIO_UNIT, entries=tuple(entries), conditions=found.conditions
     )
 
 

@@ -17,13 +17,7 @@ from sampa.lab.data.draws import permutation
 from sampa.lab.data.glue import GlueTask, find_task, load_glue
 from sampa.lab.data.metrics import glue_metrics, predictions
 from sampa.lab.data.plans import Sequential, Shuffled, train_validation_split
-from sampa.lab.data.text_batches import (
-    MAX_LENGTH,
-    EncodedText,
-    TextBatches,
-    encode,
-    load_tokenizer,
-)
+from sampa.lab.data.text_batches import MAX_LENGTH, EncodedText, TextBatches, encode, load_tokenizer
 from sampa.lab.models.transformer import find_minilm
 from sampa.lab.training.run import Run
 from sampa.messages import require
