@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from sampa.execution.parallel.executor import Parallel
     from sampa.execution.serial import Serial
     from sampa.loss import Loss
-    from sampa.messages import Rho
     from sampa.method import (
         ASCENT,
         CLEAN,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         Move,
         ParameterInfo,
         Probe,
+        Rho,
         Role,
         Round,
         Rounds,
@@ -160,10 +160,9 @@ _NAMES = {
     "sampa.execution.parallel.executor": "Parallel",
     "sampa.execution.serial": "Serial",
     "sampa.loss": "Loss",
-    "sampa.messages": "Rho",
     "sampa.method": (
         "ASCENT CLEAN HELD INCOMING PERTURBED Batch Context Method MethodDefaults Mode Move "
-        "ParameterInfo Probe Role Round Rounds Samples Update"
+        "ParameterInfo Probe Rho Role Round Rounds Samples Update"
     ),
     "sampa.optimizer": "SharpnessAware",
     "sampa.options": "Options",

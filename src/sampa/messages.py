@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from torch.amp.grad_scaler import GradScaler
-
-
-Rho = float | Callable[[int], float]
-"""A perturbation radius: a number, or a function of the number of updates."""
 
 
 def require(name: str, value: Any, holds: bool, rule: str) -> None:

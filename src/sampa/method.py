@@ -18,11 +18,14 @@ from typing import Any, Protocol
 import torch
 
 from sampa.loss import Loss, Objective
-from sampa.messages import Rho, require
+from sampa.messages import require
 from sampa.vectors.vector import Vector, Weights
 
 Move = Callable[[Weights], None]
 """Changes the weights in place, starting at x_t. Only the rank that answers the probe makes it."""
+
+Rho = float | Callable[[int], float]
+"""A perturbation radius: a number, or a function of the number of updates."""
 
 
 def radius(rho: Rho, t: int) -> float:

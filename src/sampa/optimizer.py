@@ -28,7 +28,7 @@ from sampa.execution.lookahead import (
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import Rho, refuse_call, require, require_base
+from sampa.messages import refuse_call, require, require_base
 from sampa.method import (
     HELD,
     INCOMING,
@@ -39,6 +39,7 @@ from sampa.method import (
     ModelView,
     Move,
     Probe,
+    Rho,
     Update,
     aligned,
     radius,

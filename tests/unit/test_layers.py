@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 import sampa
-from sampa.execution.layers import Layers, is_normalization
+from sampa.execution.layers import Layers, is_normalization_layer
 from tests.variants import batch_norm_mlp
 
 INPUT = torch.randn(5, 4, dtype=torch.float64)
@@ -118,16 +118,16 @@ def test_float_buffers_of_noticed_layers_are_the_same() -> None:
     ids=lambda layer: type(layer).__name__,
 )
 def test_torchs_normalization_layers_are_recognized(layer: nn.Module) -> None:
-    assert is_normalization(layer)
+    assert is_normalization_layer(layer)
 
 
 def test_a_layer_from_elsewhere_is_recognized_by_its_name() -> None:
     class LlamaRMSNorm(nn.Module):
         pass
 
-    assert is_normalization(LlamaRMSNorm())
+    assert is_normalization_layer(LlamaRMSNorm())
 
 
 @pytest.mark.parametrize("layer", [nn.Linear(2, 2), nn.Conv2d(1, 1, 1), nn.Embedding(3, 2)])
 def test_other_layers_are_no_normalization(layer: nn.Module) -> None:
-    assert not is_normalization(layer)
+    assert not is_normalization_layer(layer)

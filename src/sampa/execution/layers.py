@@ -43,7 +43,7 @@ class Layers:
         for prefix, module in self._named_modules():
             for name, p in module.named_parameters(recurse=False):
                 path = f"{prefix}.{name}" if prefix else name
-                known.setdefault(p, ParameterInfo(path, is_normalization(module)))
+                known.setdefault(p, ParameterInfo(path, is_normalization_layer(module)))
         return tuple(known[p] for p in weights) if all(p in known for p in weights) else None
 
     def float_buffers(self) -> list[Tensor]:
@@ -67,6 +67,6 @@ class Layers:
             self._seen.update(dict.fromkeys(module.modules()))
 
 
-def is_normalization(module: nn.Module) -> bool:
+def is_normalization_layer(module: nn.Module) -> bool:
     """By type; layers written elsewhere are known by the usual ending of their class name."""
     return isinstance(module, NORMALIZATIONS) or type(module).__name__.endswith("Norm")

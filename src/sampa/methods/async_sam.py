@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require, require_choice
+from sampa.messages import require, require_choice
 from sampa.method import (
     HELD,
     INCOMING,
@@ -24,6 +24,7 @@ from sampa.method import (
     MethodDefaults,
     Mode,
     Probe,
+    Rho,
     Rounds,
     Samples,
     Update,

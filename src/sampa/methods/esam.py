@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sampa.loss import Loss
-from sampa.messages import Rho, require, require_choice
+from sampa.messages import require, require_choice
 from sampa.method import (
     ASCENT,
     PERTURBED,
@@ -30,6 +30,7 @@ from sampa.method import (
     Mode,
     Move,
     Probe,
+    Rho,
     Rounds,
     Samples,
     Update,

@@ -15,8 +15,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require
-from sampa.method import Context
+from sampa.messages import require
+from sampa.method import Context, Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.combines import SurrogateGap

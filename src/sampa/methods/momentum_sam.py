@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require_choice
-from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
+from sampa.messages import require_choice
+from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import along
 from sampa.vectors.vector import Vector, Weights, add, restrict_to

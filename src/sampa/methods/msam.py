@@ -14,8 +14,18 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require
-from sampa.method import ASCENT, PERTURBED, Context, MethodDefaults, Mode, Probe, Rounds, Update
+from sampa.messages import require
+from sampa.method import (
+    ASCENT,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Mode,
+    Probe,
+    Rho,
+    Rounds,
+    Update,
+)
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.pieces.micro_batches import MicroBatches, cut

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require
-from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rounds, Update
+from sampa.messages import require
+from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
 from sampa.vectors.vector import Vector, Weights, add, add_, scale
 

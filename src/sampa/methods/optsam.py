@@ -14,8 +14,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho
-from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rounds, Update
+from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
 from sampa.methods.states import HeldGradient
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Sphere

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho
+from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.combines import Mix

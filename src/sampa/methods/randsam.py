@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from sampa.messages import Rho
-from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rounds, Update
+from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.vectors.vector import Vector

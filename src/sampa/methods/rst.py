@@ -17,7 +17,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require
+from sampa.messages import require
+from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.combines import Mix, replace_gradient

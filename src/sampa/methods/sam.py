@@ -22,8 +22,17 @@ from typing import Any, Protocol
 from torch.optim import Optimizer
 
 from sampa.loss import Objective
-from sampa.messages import Rho
-from sampa.method import ASCENT, CLEAN, PERTURBED, Context, MethodDefaults, Probe, Rounds, Update
+from sampa.method import (
+    ASCENT,
+    CLEAN,
+    PERTURBED,
+    Context,
+    MethodDefaults,
+    Probe,
+    Rho,
+    Rounds,
+    Update,
+)
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.combines import Combine, replace_gradient
 from sampa.pieces.directions import Direction, Fresh

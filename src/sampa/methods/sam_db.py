@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require_choice
+from sampa.messages import require_choice
 from sampa.method import (
     HELD,
     INCOMING,
@@ -23,6 +23,7 @@ from sampa.method import (
     MethodDefaults,
     Mode,
     Probe,
+    Rho,
     Rounds,
     Update,
 )

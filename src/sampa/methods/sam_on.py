@@ -13,8 +13,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho
-from sampa.method import Selection
+from sampa.method import Rho, Selection
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Geometry, Only, Sphere, is_normalization

@@ -29,7 +29,7 @@ from typing import Any, Literal
 from torch.optim import Optimizer
 
 from sampa.loss import Objective
-from sampa.messages import Rho, require, require_choice, require_number
+from sampa.messages import require, require_choice, require_number
 from sampa.method import (
     CLEAN,
     HELD,
@@ -39,6 +39,7 @@ from sampa.method import (
     Mode,
     Move,
     Probe,
+    Rho,
     Round,
     Rounds,
     Samples,

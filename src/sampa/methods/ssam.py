@@ -22,13 +22,14 @@ from typing import Any, Literal
 import torch
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require, require_choice
+from sampa.messages import require, require_choice
 from sampa.method import (
     PERTURBED,
     Context,
     MethodDefaults,
     Mode,
     Probe,
+    Rho,
     Round,
     Rounds,
     Samples,

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from sampa.messages import Rho, require
-from sampa.method import PERTURBED, Context, MethodDefaults, Probe, Rounds, Update
+from sampa.messages import require
+from sampa.method import PERTURBED, Context, MethodDefaults, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.vectors.vector import Weights, add, add_, mix

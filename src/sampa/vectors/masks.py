@@ -50,30 +50,17 @@ def swap(mask: Vector, drop_scores: Vector, growth_scores: Vector, n: int) -> Ve
 
 def _scores_where(mask: Vector, value: int, scores: Vector) -> Vector:
     """The scores of the entries where the mask has this value, −∞ for the others."""
-    pairs = zip(mask, scores, strict=True)
-    known = [(m, None if m is None else torch.zeros_like(m) if s is None else s) for m, s in pairs]
-    return Vector(
-        [
-            None if m is None or s is None else s.masked_fill(m != value, -torch.inf)
-            for m, s in known
-        ]
-    )
-
-
-def _present(v: Vector) -> list[Tensor]:
-    return [t for t in v if t is not None]
-
-
-def _refill(pattern: Vector, values: list[Tensor]) -> Vector:
-    remaining = iter(values)
-    return Vector([None if t is None else next(remaining) for t in pattern])
+    entries: list[Tensor | None] = []
+    for m, s in zip(mask, scores, strict=True):
+        if m is None:
+            entries.append(None)
+        else:
+            score = torch.zeros_like(m) if s is None else s
+            entries.append(score.masked_fill(m != value, -torch.inf))
+    return Vector(entries)
 
 
 def _shaped(flat: Tensor, like: Vector) -> Vector:
-    present = _present(like)
-    pieces = flat.split([t.numel() for t in present])
-    shaped = [
-        piece.reshape(t.shape).to(t.device, t.dtype)
-        for piece, t in zip(pieces, present, strict=True)
-    ]
-    return _refill(like, shaped)
+    pieces = flat.split([t.numel() for t in like.present])
+    pairs = zip(pieces, like.present, strict=True)
+    return like.filled(piece.reshape(t.shape).to(t.device, t.dtype) for piece, t in pairs)

@@ -69,11 +69,16 @@ class Vector:
         """The vector of a function of each whole tensor, such as division by its own norm."""
         return Vector(None if t is None else function(t) for t in self.tensors)
 
+    def filled(self, values: Iterable[Tensor]) -> Vector:
+        """The vector with other tensors where this one has entries, absent elsewhere."""
+        remaining = iter(values)
+        return Vector(None if t is None else next(remaining) for t in self.tensors)
+
     def clone(self) -> Vector:
         """A copy of all tensors together: on a GPU one kernel, not one for each."""
-        made = Vector(None if t is None else torch.empty_like(t) for t in self.tensors)
-        copy_(made.present, self.present)
-        return made
+        copies = [torch.empty_like(t) for t in self.present]
+        copy_(copies, self.present)
+        return self.filled(copies)
 
     def shares_memory_with(self, others: Iterable[Vector]) -> bool:
         """Whether an entry uses the same memory as an entry of the others."""
@@ -95,8 +100,7 @@ def cosine(a: Vector, b: Vector) -> Tensor:
 def scale(v: Vector, factor: Number) -> Vector:
     """factor · v."""
     present = v.present
-    values = iter(torch._foreach_mul(present, factor) if present else ())
-    return Vector(None if t is None else next(values) for t in v)
+    return v.filled(torch._foreach_mul(present, factor) if present else ())
 
 
 def add(a: Vector, b: Vector, alpha: Number = 1.0) -> Vector:
