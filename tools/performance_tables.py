@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.bench.tables import measured_on, megabytes, own_cost_table, ratio_label
-from sampa.lab.results.table import Number, Table, as_markdown, median, row
+from sampa.lab.results.table import Table, as_markdown, median, number_cell, row
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -43,8 +43,8 @@ def ratio_table(results: Sequence[BenchResult]) -> Table:
         row(
             str(result.workload),
             *(median(result.ratios.get(name)) for name in SHOWN),
-            Number(result.exposed_milliseconds, ".1f"),
-            Number(result.milliseconds["limit"], ".1f"),
+            number_cell(result.exposed_milliseconds, ".1f"),
+            number_cell(result.milliseconds["limit"], ".1f"),
         )
         for result in results
     )
@@ -58,7 +58,7 @@ def memory_table(results: Sequence[BenchResult]) -> Table:
         row(
             str(result.workload),
             *(megabytes(result, name) for name in MEMORY),
-            Number(memory_ratio(result), ".3f"),
+            number_cell(memory_ratio(result), ".3f"),
             result.bytes_per_rank,
         )
         for result in results

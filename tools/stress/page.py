@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sampa.lab.results.table import Table, Words, as_markdown
+from sampa.lab.results.table import Table, as_markdown, row
 from tools.stress.records import SENTENCES, in_words
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def recorded() -> str:
     """One row a record."""
     records = {n: read_record(n) for n in SENTENCES if (RESULTS / f"{n}.json").exists()}
     rows = tuple(
-        (Words(f"`{r['command']}`"), Words(in_words(name, r)), Words(r["conditions"]["commit"]))
+        row(f"`{r['command']}`", in_words(name, r), r["conditions"]["commit"])
         for name, r in records.items()
     )
     return "\n".join([*as_markdown(Table("", ("Command", "Outcome", "Commit"), rows)), ""])

@@ -10,14 +10,13 @@ from sampa.lab.results.html import as_html
 from sampa.lab.results.summary import summarize
 from sampa.lab.results.table import (
     ABSENT,
-    Number,
-    Range,
+    Cell,
     Table,
-    Words,
     as_markdown,
     difference,
     for_terminal,
     mean,
+    number_cell,
     seconds,
 )
 
@@ -26,14 +25,21 @@ TABLE = Table(
     title="scores",
     columns=("method", "n", "score", "against sgd", "epochs", "verdict"),
     rows=(
-        (Words("sgd"), Number(3, "d"), mean(summarize([1.0, 2.0, 3.0])), ABSENT, ABSENT, ABSENT),
         (
-            Words(EVIL),
-            Number(2, "d", " %"),
+            Cell("sgd"),
+            number_cell(3, "d"),
+            mean(summarize([1.0, 2.0, 3.0])),
+            ABSENT,
+            ABSENT,
+            ABSENT,
+        ),
+        (
+            Cell(EVIL),
+            number_cell(2, "d", " %"),
             mean(summarize([-4.0]), 1),
             difference(summarize([-1.0, -3.0])),
-            Range(3, 5, 4.5),
-            Words("below"),
+            Cell("3–5", 4.5),
+            Cell("below"),
         ),
     ),
     notes=("A note.",),
@@ -70,14 +76,14 @@ def test_a_page_sorts_by_numbers_and_not_by_their_text() -> None:
 
 def test_a_page_marks_what_is_too_small_to_tell() -> None:
     assert as_html(TABLE).count('class="unsure"') == 2  # the cell, and the note that explains it
-    assert "unsure" not in as_html(Table("t", ("a",), ((Words("x"),),)))
+    assert "unsure" not in as_html(Table("t", ("a",), ((Cell("x"),),)))
 
 
 def test_a_column_without_entries_can_be_left_out() -> None:
-    rows = ((Words("a"), ABSENT, Number(1)), (Words("b"), Words(""), ABSENT))
+    rows = ((Cell("a"), ABSENT, number_cell(1)), (Cell("b"), Cell(""), ABSENT))
     table = Table("t", ("name", "empty", "value"), rows).without_empty_columns()
     assert table.columns == ("name", "value")
-    assert table.rows[1] == (Words("b"), ABSENT)
+    assert table.rows[1] == (Cell("b"), ABSENT)
 
 
 def test_seconds_have_a_decimal_where_it_matters() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.own_cost import LEAST_BYTES
 from sampa.lab.bench.result import BenchResult
-from sampa.lab.results.table import ABSENT, Cell, Number, Table, median, row
+from sampa.lab.results.table import Cell, Table, median, number_cell, row
 
 
 def result_tables(result: BenchResult) -> list[Table]:
@@ -45,7 +45,7 @@ def time_table(result: BenchResult) -> Table:
 def megabytes(result: BenchResult, name: str) -> Cell:
     """The peak memory of a contender, where measured."""
     found = result.peak_memory.get(name)
-    return ABSENT if found is None else Number(found / 1e6, ".0f")
+    return number_cell(None if found is None else found / 1e6, ".0f")
 
 
 def count_table(result: BenchResult) -> Table:

@@ -14,7 +14,7 @@ from sampa.lab.results.html import minus
 from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
 from sampa.lab.results.pictures import with_deviation
-from sampa.lab.results.table import ABSENT, Cell, Number, Table, Words, difference, mean, seconds
+from sampa.lab.results.table import Cell, Table, difference, mean, number_cell, row, seconds
 
 Facts = dict[str, list[str]]
 """Names with their value, or with all values if the runs differ in it."""
@@ -148,8 +148,8 @@ def paper_table(recipe: Recipe) -> Table | None:
         ours = {r.seed: r.test[paper.metric] for r in v.results if paper.metric in r.test}
         if value is not None and ours:
             entry = Entry("", v.label, ours, value)
-            gap = Number(entry.ours.mean - value.mean, "+.2f")
-            rows[v.look] = (Words(v.label), paper_cell(value), mean(entry.ours), gap)
+            gap = number_cell(entry.difference, "+.2f")
+            rows[v.look] = row(v.label, paper_cell(value), mean(entry.ours), gap)
     source = f" Source: {paper.source}." if paper.source else ""
     note = f"Test {paper.metric}, mean ± std; the difference is ours minus the paper's.{source}"
     title = f"The paper’s values beside ours, {recipe.name}"
@@ -160,17 +160,11 @@ def paper_table(recipe: Recipe) -> Table | None:
 def run_table(recipe: Recipe) -> Table:
     """Every run by itself: what the means are made of."""
     pairs = [(variant, run) for variant in recipe.variants for run in variant.runs]
-    rows: list[tuple[Cell, ...]] = [
-        (
-            Words(variant.label),
-            Number(run.result.seed, "d"),
-            Number(run.result.test[recipe.metric]),
-            seconds(run.result.seconds),
-            Number(run.result.best_epoch, "d") if run.result.best_epoch else ABSENT,
-            Words(run.place),
-        )
-        for variant, run in pairs
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for variant, run in pairs:
+        found, seed = run.result, number_cell(run.result.seed, "d")
+        score, epoch = found.test[recipe.metric], number_cell(found.best_epoch or None, "d")
+        rows.append(row(variant.label, seed, score, seconds(found.seconds), epoch, run.place))
     return Table(
         title=f"Runs of {recipe.name}",
         columns=("method", "seed", f"test {recipe.metric}", "seconds", "best epoch", "folder"),

@@ -14,7 +14,7 @@ from typing import Any
 from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
 from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
-from sampa.lab.results.table import Number, Table, Words, as_markdown
+from sampa.lab.results.table import Table, as_markdown, row
 from sampa.lab.training.folder import RunFolder
 
 
@@ -52,7 +52,7 @@ def _tuning(outcome: Outcome) -> list[str]:
     """What was chosen, from which scores."""
     parts: list[str] = []
     for name, tuned in outcome.tuning.items():
-        rows = tuple((Words(run), Number(score)) for run, score in tuned.scores.items())
+        rows = tuple(row(run, score) for run, score in tuned.scores.items())
         parts += [
             f"## Tuning: {name}",
             "Chosen on validation data, with a seed that is not reported: learning rate "

@@ -5,20 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from sampa.lab.results.outcome import Comparison, Entry, Outcome, RunResult, compared, entry_of
+from sampa.lab.results.outcome import Outcome, RunResult, compared, entry_of
 from sampa.lab.results.paper import Value
-from sampa.lab.results.table import (
-    ABSENT,
-    Cell,
-    Estimate,
-    Number,
-    Range,
-    Table,
-    Words,
-    difference,
-    mean,
-    seconds,
-)
+from sampa.lab.results.summary import plus_minus
+from sampa.lab.results.table import ABSENT, Cell, Table, difference, mean, number_cell, row, seconds
 
 SCALE_NAMES = {
     "paper": "the paper's settings",
@@ -35,24 +25,16 @@ def scale_line(outcome: Outcome) -> str:
 
 def value_table(outcome: Outcome) -> Table:
     """The paper's values beside ours."""
-    return Table(
-        title=f"Results of {outcome.id}",
-        columns=("", "method", "paper", "ours", "n", "ours − paper"),
-        rows=tuple(_value_row(entry, outcome.decimals) for entry in outcome.entries),
-        notes=(f"Ours: {outcome.unit}.",),
+    digits = outcome.decimals
+    rows = tuple(
+        row(
+            *(e.row, e.column, paper_cell(e.paper), mean(e.ours, digits), e.ours.n),
+            number_cell(e.difference, f"+.{digits}f"),
+        )
+        for e in outcome.entries
     )
-
-
-def _value_row(entry: Entry, decimals: int) -> tuple[Cell, ...]:
-    gap = entry.difference
-    return (
-        Words(entry.row),
-        Words(entry.column),
-        paper_cell(entry.paper),
-        mean(entry.ours, decimals),
-        Number(entry.ours.n, "d"),
-        ABSENT if gap is None else Number(gap, f"+.{decimals}f"),
-    )
+    columns = ("", "method", "paper", "ours", "n", "ours − paper")
+    return Table(f"Results of {outcome.id}", columns, rows, (f"Ours: {outcome.unit}.",))
 
 
 def paper_cell(value: Value | None) -> Cell:
@@ -60,29 +42,22 @@ def paper_cell(value: Value | None) -> Cell:
     if value is None:
         return ABSENT
     if value.std is not None:
-        return Estimate(value.mean, value.std)
-    return Number(value.mean, "g" if value.decimals is None else f".{value.decimals}f")
+        return Cell(plus_minus(value.mean, value.std), value.mean)
+    return number_cell(value.mean, "g" if value.decimals is None else f".{value.decimals}f")
 
 
 def difference_table(outcome: Outcome) -> Table:
     """Differences between methods on the same seeds."""
-    return Table(
-        title=f"Differences of {outcome.id}",
-        columns=("", "compared", "paper", "ours, paired by seed ± 95 %", "n", "order"),
-        rows=tuple(_difference_row(c, outcome.decimals) for c in outcome.comparisons()),
-        notes=(UNSURE,),
+    digits = outcome.decimals
+    rows = tuple(
+        row(
+            *(c.row, c.pair, number_cell(c.paper, f"+.{digits}f")),
+            *(difference(c.ours, digits), c.ours.n, c.verdict),
+        )
+        for c in outcome.comparisons()
     )
-
-
-def _difference_row(c: Comparison, decimals: int) -> tuple[Cell, ...]:
-    return (
-        Words(c.row),
-        Words(c.pair),
-        ABSENT if c.paper is None else Number(c.paper, f"+.{decimals}f"),
-        difference(c.ours, decimals),
-        Number(c.ours.n, "d"),
-        Words(c.verdict),
-    )
+    columns = ("", "compared", "paper", "ours, paired by seed ± 95 %", "n", "order")
+    return Table(f"Differences of {outcome.id}", columns, rows, (UNSURE,))
 
 
 def method_table(
@@ -98,21 +73,17 @@ def method_table(
     rows: list[tuple[Cell, ...]] = []
     for name, runs in results.items():
         comparison = compared(entries[name], entries[baseline])
-        rows.append(
-            (
-                Words(name),
-                Number(len(runs), "d"),
-                mean(entries[name].ours),
-                ABSENT if comparison is None else difference(comparison.ours),
-                seconds(statistics.fmean(run.seconds for run in runs)),
-                _epochs([run.best_epoch for run in runs if run.best_epoch]),
-            )
-        )
+        took = seconds(statistics.fmean(run.seconds for run in runs))
+        epochs = _epochs([run.best_epoch for run in runs if run.best_epoch])
+        gap = difference(None if comparison is None else comparison.ours)
+        rows.append(row(name, len(runs), mean(entries[name].ours), gap, took, epochs))
     columns = ("method", "n", f"test {metric}", f"against {baseline} ± 95 %", "seconds")
     if not with_epochs:
-        return Table(title, columns, tuple(row[:-1] for row in rows))
+        return Table(title, columns, tuple(cells[:-1] for cells in rows))
     return Table(title, (*columns, "best epoch"), tuple(rows))
 
 
 def _epochs(known: Sequence[int]) -> Cell:
-    return Range(min(known), max(known), statistics.fmean(known)) if known else ABSENT
+    """From the first to the last, sorted by their mean."""
+    ends = dict.fromkeys([min(known, default=0), max(known, default=0)])
+    return Cell("–".join(map(str, ends)), statistics.fmean(known)) if known else ABSENT

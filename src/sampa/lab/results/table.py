@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from rich import box, table
 from rich.markup import escape
@@ -16,77 +17,20 @@ from sampa.lab.results.summary import Quartiles, Summary, plus_minus
 
 
 @dataclass(frozen=True)
-class Words:
-    text: str
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number with a format, as of f-strings, and a unit."""
-
-    value: float
-    spec: str = ".2f"
-    unit: str = ""
-
-    @property
-    def text(self) -> str:
-        return f"{self.value:{self.spec}}{self.unit}"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean with its standard deviation, or a difference with its margin.
+class Cell:
+    """What is written, and the number behind it.
 
     Attributes:
+        value: What a page sorts by; None for words.
         unsure: Whether it is too small to be told from chance.
     """
 
-    value: float
-    error: float | None
-    decimals: int = 2
-    signed: bool = False
+    text: str
+    value: float | None = None
     unsure: bool = False
 
-    @property
-    def text(self) -> str:
-        return plus_minus(self.value, self.error, self.decimals, signed=self.signed)
 
-
-@dataclass(frozen=True)
-class Range:
-    """Whole numbers from a lowest to a highest, sorted by their mean."""
-
-    low: int
-    high: int
-    value: float
-
-    @property
-    def text(self) -> str:
-        return f"{self.low}" if self.low == self.high else f"{self.low}–{self.high}"
-
-
-@dataclass(frozen=True)
-class Median:
-    """A median with its quartiles."""
-
-    value: float
-    low: float
-    high: float
-    decimals: int = 2
-
-    @property
-    def text(self) -> str:
-        median, low, high = (f"{v:.{self.decimals}f}" for v in (self.value, self.low, self.high))
-        return f"{median} ({low} to {high})"
-
-
-@dataclass(frozen=True)
-class Absent:
-    text: str = "–"
-
-
-Cell = Words | Number | Estimate | Range | Median | Absent
-ABSENT = Absent()
+ABSENT = Cell("–")
 
 
 def row(*values: str | float | Cell | None) -> tuple[Cell, ...]:
@@ -95,35 +39,42 @@ def row(*values: str | float | Cell | None) -> tuple[Cell, ...]:
 
 
 def _cell(value: str | float | Cell | None) -> Cell:
+    if isinstance(value, Cell):
+        return value
     if isinstance(value, str):
-        return Words(value)
-    if isinstance(value, int | float):
-        return Number(value, "," if isinstance(value, int) else ".2f")
-    return ABSENT if value is None else value
+        return Cell(value)
+    return number_cell(value, "," if isinstance(value, int) else ".2f")
 
 
-def mean(found: Summary, decimals: int = 2) -> Estimate:
+def number_cell(value: float | None, spec: str = ".2f", unit: str = "") -> Cell:
+    """A number with a format, as of f-strings, and a unit."""
+    return ABSENT if value is None else Cell(f"{value:{spec}}{unit}", value)
+
+
+def mean(found: Summary, decimals: int = 2) -> Cell:
     """The mean of some numbers, with their standard deviation."""
-    return Estimate(found.mean, found.std, decimals)
+    return Cell(plus_minus(found.mean, found.std, decimals), found.mean)
 
 
 def difference(found: Summary | None, decimals: int = 2) -> Cell:
     """The mean of some differences, with the margin of its interval."""
     if found is None:
         return ABSENT
-    return Estimate(found.mean, found.margin, decimals, signed=True, unsure=not found.is_sure)
+    text = plus_minus(found.mean, found.margin, decimals, signed=True)
+    return Cell(text, found.mean, unsure=not found.is_sure)
 
 
 def median(found: Quartiles | None, decimals: int = 2) -> Cell:
     """The median of some numbers, with their quartiles."""
-    return ABSENT if found is None else Median(found.median, found.low, found.high, decimals)
+    if found is None:
+        return ABSENT
+    middle, low, high = (f"{v:.{decimals}f}" for v in (found.median, found.low, found.high))
+    return Cell(f"{middle} ({low} to {high})", found.median)
 
 
 def seconds(value: float) -> Cell:
     """With one decimal where it matters."""
-    if not math.isfinite(value):
-        return ABSENT
-    return Number(value, ".1f" if value < 100 else ",.0f")
+    return number_cell(value, ".1f" if value < 100 else ",.0f") if math.isfinite(value) else ABSENT
 
 
 @dataclass(frozen=True)
@@ -143,24 +94,18 @@ class Table:
 
     @property
     def has_unsure(self) -> bool:
-        return any(isinstance(cell, Estimate) and cell.unsure for row in self.rows for cell in row)
+        return any(cell.unsure for row in self.rows for cell in row)
 
     def is_numeric(self, column: int) -> bool:
         """Whether a column is aligned to the right."""
-        return not all(isinstance(row[column], Words | Absent) for row in self.rows)
+        return any(row[column].value is not None for row in self.rows)
 
     def without_empty_columns(self) -> Table:
         """Only the columns in which something is written."""
-        kept = [
-            i
-            for i in range(len(self.columns))
-            if any(row[i] != ABSENT and row[i].text for row in self.rows)
-        ]
-        return replace(
-            self,
-            columns=tuple(self.columns[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
-        )
+        every = range(len(self.columns))
+        written = [any(row[i].text and row[i] != ABSENT for row in self.rows) for i in every]
+        rows = tuple(tuple(compress(row, written)) for row in self.rows)
+        return replace(self, columns=tuple(compress(self.columns, written)), rows=rows)
 
 
 def for_terminal(shown: Table) -> table.Table:
