@@ -22,9 +22,7 @@ from sampa.lab.reproduce.theory import NO_BATCH, ConvexProblem
 from tests.problems import watched
 
 STEPS = 25
-bounded = settings(
-    deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+bounded = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

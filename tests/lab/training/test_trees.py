@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 from torch import Tensor
@@ -54,7 +54,6 @@ def same(a: Any, b: Any) -> bool:
 
 
 @given(tree=trees)
-@settings(deadline=None, max_examples=200)
 def test_a_tree_survives_json_and_safetensors(tree: Any) -> None:
     skeleton, named = flatten(tree)
     assert same(unflatten(json.loads(json.dumps(skeleton)), load(save(named))), tree)
