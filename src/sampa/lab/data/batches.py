@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,18 +15,6 @@ from sampa.lab.data.plans import Plan, require_indices
 
 ImageBatch = tuple[Tensor, Tensor, Tensor]
 """Normalized images (float32), labels (int64), and the samples' indices in the data (int64)."""
-
-
-class Batches(Protocol):
-    """What a training loop needs of its data: any batch, at any time, in any order."""
-
-    def __len__(self) -> int:
-        """Batches per epoch."""
-        ...
-
-    def batch(self, epoch: int, number: int) -> Any:
-        """A batch; the same arguments always give the same bits."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,7 @@ class ImageBatches:
         return len(self.plan)
 
     def batch(self, epoch: int, number: int) -> ImageBatch:
-        """This shard's part of a batch of an epoch."""
+        """This shard's part of a batch of an epoch; the same arguments give the same bits."""
         index = self.plan.part(epoch, number)
         if self.augment_seed is None:
             pixels = self.data.pixels(index)

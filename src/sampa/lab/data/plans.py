@@ -7,7 +7,6 @@ uninterrupted run sees. All shards have plans of the same length in training: no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -36,27 +35,6 @@ def train_validation_split(n: int, share: float, seed: int) -> tuple[np.ndarray,
     order = permutation(n, seed, "validation")
     cut = n - round(share * n)
     return np.sort(order[:cut]), np.sort(order[cut:])
-
-
-class Plan(Protocol):
-    """The samples of every batch."""
-
-    @property
-    def indices(self) -> np.ndarray:
-        """All samples that are seen."""
-        ...
-
-    def __len__(self) -> int:
-        """Batches per epoch."""
-        ...
-
-    def whole(self, epoch: int, number: int) -> np.ndarray:
-        """The indices of the batch that all shards make up together."""
-        ...
-
-    def part(self, epoch: int, number: int) -> np.ndarray:
-        """The indices of this shard's part of it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -89,11 +67,13 @@ class Shuffled:
         return len(self.indices) // self.batch_size
 
     def whole(self, epoch: int, number: int) -> np.ndarray:
+        """The indices of the batch that all shards make up together."""
         _require_number(epoch, number, len(self))
         order = epoch_order(len(self.indices), self.seed, epoch)
         return self.indices[order[number * self.batch_size : (number + 1) * self.batch_size]]
 
     def part(self, epoch: int, number: int) -> np.ndarray:
+        """The indices of this shard's part of it."""
         size = self.batch_size // self.shards
         return self.whole(epoch, number)[self.shard * size : (self.shard + 1) * size]
 
@@ -126,6 +106,10 @@ class Sequential:
 
     def part(self, epoch: int, number: int) -> np.ndarray:
         return self.whole(epoch, number)
+
+
+Plan = Shuffled | Sequential
+"""The samples of every batch: `len` batches an epoch, each as a whole or as this shard's part."""
 
 
 def require_indices(indices: np.ndarray, n: int) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sampa.lab.models.layers import conv1x1, kaiming_normal, pooled
-from sampa.lab.models.weights import FilePath, package_folder, read_weights, start_from
+from sampa.lab.models.weights import FilePath, package_folder, started_from
 
 # (blocks, kernel, stride of the first, expansion, channels) of each stage.
 STAGES = (
@@ -113,10 +113,7 @@ def efficientnet_lite0(
             `read_weights`. A head for another number of classes starts at random.
     """
     model = EfficientNetLite(num_classes, in_channels, dropout)
-    if path is not None:
-        weights = {without_underscores(k): v for k, v in read_weights(path).items()}
-        start_from(model, weights, "fc", path)
-    return model
+    return started_from(path, model, "fc", without_underscores)
 
 
 def efficientnet_lite0_imagenet(num_classes: int = 1000, in_channels: int = 3) -> EfficientNetLite:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sampa.lab.models.layers import conv1x1, conv3x3, kaiming_normal, norm_relu, pooled
-from sampa.lab.models.weights import FilePath, read_weights, start_from
+from sampa.lab.models.weights import FilePath, started_from
 
 EXPANSION = 4
 
@@ -83,7 +83,4 @@ def resnet50(
         path: Trained weights to start from; trusted, see `read_weights`. A head for another number
             of classes starts at random.
     """
-    model = ResNet50(num_classes, in_channels)
-    if path is not None:
-        start_from(model, read_weights(path), "fc", path)
-    return model
+    return started_from(path, ResNet50(num_classes, in_channels), "fc")

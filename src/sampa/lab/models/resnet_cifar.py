@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sampa.lab.models.layers import conv3x3, kaiming_normal, norm_relu, pooled
-from sampa.lab.models.weights import FilePath, read_weights, start_from
+from sampa.lab.models.weights import FilePath, read_weights, started_from
 from sampa.messages import require
 
 
@@ -97,10 +97,7 @@ def resnet(
         path: Trained weights to start from; trusted, see `load_published`. A head for another
             number of classes starts at random.
     """
-    model = CifarResNet(depth, num_classes, in_channels, width)
-    if path is not None:
-        start_from(model, read_weights(path), "linear", path)
-    return model
+    return started_from(path, CifarResNet(depth, num_classes, in_channels, width), "linear")
 
 
 def load_published(path: FilePath) -> CifarResNet:

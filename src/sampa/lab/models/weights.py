@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 FilePath = str | os.PathLike[str]
+M = TypeVar("M", bound=nn.Module)
 
 
 def read_weights(path: FilePath) -> dict[str, Tensor]:
@@ -29,19 +31,24 @@ def read_weights(path: FilePath) -> dict[str, Tensor]:
     return {name.removeprefix("module."): value for name, value in weights.items()}
 
 
-def start_from(model: nn.Module, weights: dict[str, Tensor], head: str, path: FilePath) -> None:
-    """Copy weights into the model; a head for other classes keeps the values it has.
+def started_from(
+    path: FilePath | None, model: M, head: str, rename: Callable[[str], str] = str
+) -> M:
+    """The model with the weights of a file; a head for other classes keeps the values it has.
 
     Args:
+        path: The file, see `read_weights`; None leaves the model as it is.
         model: The network to change in place.
-        weights: The state dictionary.
         head: The name of the last layer.
-        path: Where the weights are from, for the error.
+        rename: From a name in the file to that in the model.
 
     Raises:
         ValueError: If they are another network's.
     """
+    if path is None:
+        return model
     own = model.state_dict()
+    weights = {rename(name): value for name, value in read_weights(path).items()}
     names = (f"{head}.weight", f"{head}.bias")
     if all(name in weights for name in names) and own[names[1]].shape != weights[names[1]].shape:
         weights = weights | {name: own[name] for name in names}
@@ -52,6 +59,7 @@ def start_from(model: nn.Module, weights: dict[str, Tensor], head: str, path: Fi
             f"path must be of this network, got {os.fspath(path)!r} of another, with {extra[0]}"
         )
     model.load_state_dict(weights)
+    return model
 
 
 def fits(own: Tensor, saved: Tensor | None, name: str) -> bool:

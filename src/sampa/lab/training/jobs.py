@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 import torch
+
+from sampa.lab.training.session import on_stop
 
 
 class Job(Protocol):
@@ -90,7 +90,7 @@ class Jobs:
         done = [job.is_done() for job in jobs]  # finds what is wrong before anything runs
         for places in gpus_each(at_once, devices):
             self.free.put(places)
-        with self._stopped_by_signals(), ThreadPoolExecutor(at_once) as pool:
+        with on_stop(self._stop), ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(self._run_job, jobs, done))
 
     def _run_job(self, job: Job, is_done: bool) -> int:
@@ -126,16 +126,7 @@ class Jobs:
             self.running.discard(process)
         return code, log
 
-    @contextmanager
-    def _stopped_by_signals(self) -> Iterator[None]:
-        def stop(number: int, _frame: Any) -> None:
-            self.asked.append(number)
-            for process in tuple(self.running):
-                process.terminate()
-
-        before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _stop(self, number: int, _frame: Any) -> None:
+        self.asked.append(number)
+        for process in tuple(self.running):
+            process.terminate()

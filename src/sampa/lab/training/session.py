@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,9 +126,16 @@ def stop_signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         asked.append(number)
 
-    before = {s: signal.signal(s, notice) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with on_stop(notice):
         yield asked
+
+
+@contextmanager
+def on_stop(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Have SIGINT and SIGTERM call a function for a while."""
+    before = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, usual in before.items():
+            signal.signal(number, usual)

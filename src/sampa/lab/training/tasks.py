@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch.nn import functional as F
 
 import sampa
 from sampa.execution.randomness import derive_seed
-from sampa.lab.data.batches import Batches, ImageBatches
+from sampa.lab.data.batches import ImageBatches
 from sampa.lab.data.cifar import load_cifar
 from sampa.lab.data.digits import load_digits
 from sampa.lab.data.image_data import Images, resize, subset
@@ -25,44 +24,28 @@ from sampa.lab.training.ranks import rank, sum_over_ranks, world_size
 from sampa.lab.training.run import Run
 from sampa.messages import unknown
 
-
-class Task(Protocol):
-    """Data and loss of a run, the same interface for images and text.
-
-    Attributes:
-        batches: Training batches, a pure function of (seed, epoch, number).
-        splits: "validation", "test" and, where learning by heart is of interest, "train".
-        metric: The name of the number that models are chosen by; more is better.
-    """
-
-    @property
-    def batches(self) -> Batches: ...
-
-    @property
-    def splits(self) -> Container[str]: ...
-
-    @property
-    def metric(self) -> str: ...
-
-    def model_options(self) -> dict[str, Any]:
-        """What the model's factory must know of the data."""
-        ...
-
-    def loss(self, model: nn.Module, batch: Any) -> sampa.Loss:
-        """The training loss with everything that some method asks for."""
-        ...
-
-    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Metrics on one of the splits; all ranks call it, all get the same."""
-        ...
+if TYPE_CHECKING:
+    from sampa.lab.training.text import TextTask
 
 
 @dataclass(frozen=True)
 class ImageTask:
     """Image classification.
 
+    A task has training batches, a loss with everything that some method asks for, and metrics on
+    its splits. All ranks evaluate together and get the same numbers.
+
     The validation images are judged by the labels that training sees: a real user with noisy labels
     has no others to choose a model by. Test labels are clean.
+
+    Attributes:
+        batches: Training batches, a pure function of (seed, epoch, number).
+        splits: Images by the name of the split, with those of them that count; "train" shows how
+            much is learned by heart.
+        label_smoothing: Of the training loss.
+        upscale: Image side that the model sees.
+        eval_batch_size: Of each rank.
+        metric: The name of the number that models are chosen by; more is better.
     """
 
     batches: ImageBatches
@@ -109,7 +92,9 @@ class ImageTask:
         return {"accuracy": 100 * top1 / n, "top5": 100 * top5 / n, "loss": loss / n}
 
 
-def open_task(run: Run, data_dir: Path | None, *, shard: int = 0, shards: int = 1) -> Task:
+def open_task(
+    run: Run, data_dir: Path | None, *, shard: int = 0, shards: int = 1
+) -> ImageTask | TextTask:
     """The task of a run, with this process's share of each batch.
 
     Raises:
@@ -117,7 +102,7 @@ def open_task(run: Run, data_dir: Path | None, *, shard: int = 0, shards: int = 
         FileNotFoundError: Saying where to get it.
     """
     if run.data.name.startswith("glue/"):
-        from sampa.lab.training.text import open_text_task
+        from sampa.lab.training.text import open_text_task  # needs the extra nlp
 
         return open_text_task(run, data_dir, shard=shard, shards=shards)
     train, test = load_images(run, data_dir)
