@@ -51,14 +51,28 @@ def test_a_read_only_folder_is_refused_before_anything_else() -> None:
 
 
 def refusal_of_an_unprivileged_run(out: Path) -> str:
-    if os.geteuid() == 0:  # the superuser may write anywhere
-        with tempfile.TemporaryDirectory() as elsewhere:
-            # Imports all that a run imports: another user may not be able to read this clone.
-            carry_out(tiny_run(), Path(elsewhere), limit_steps=1)
-        os.setuid(65534)
-    with pytest.raises(OSError) as refused:  # noqa: PT011 - the caller looks at the message
+    with unprivileged(), pytest.raises(OSError) as refused:  # noqa: PT011 - the caller looks at it
         carry_out(tiny_run(data=DataSpec("no such data")), out)
     return str(refused.value)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As another user for a while if this is the superuser, who may write anywhere.
+
+    The other one may be unable to read this clone or the environment, so that all a run imports is
+    imported before, and what the rank imports to send its answer afterwards.
+    """
+    if os.geteuid() != 0:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as elsewhere:
+        carry_out(tiny_run(), Path(elsewhere), limit_steps=1)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_a_place_where_no_folder_can_be_is_refused_before_the_first_batch(tmp_path: Path) -> None:
