@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sampa.lab.data.cache import Entry
+from sampa.lab.data.cache import CacheEntry
 from sampa.lab.data.cifar import LAYOUTS, _read_archive, _read_packed
 from sampa.lab.report.records import read_record
 from sampa.lab.training import checkpoint
@@ -145,7 +145,7 @@ def strips(folder: Path) -> Target:
 
 def caches(folder: Path) -> Target:
     """Decoded data: damage is repaired, silently, by decoding again."""
-    entry = Entry(folder, "x-0123", lambda: ({"images": np.arange(100)}, {"mean": [0.5]}))
+    entry = CacheEntry(folder, "x-0123", lambda: ({"images": np.arange(100)}, {"mean": [0.5]}))
     entry.arrays()
 
     def read() -> Any:

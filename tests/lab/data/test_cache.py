@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sampa.lab.data import cache
-from sampa.lab.data.cache import Built, Entry, file_hash
+from sampa.lab.data.cache import Built, CacheEntry, file_hash
 
 ARRAYS = {"x": np.arange(100, dtype=np.uint8), "y": np.arange(10)}
 FACTS = {"names": ["a", "b"], "mean": 1 / 3}
@@ -34,33 +34,33 @@ def builder() -> Builder:
 
 
 @pytest.fixture
-def entry(tmp_path: Path, builder: Builder) -> Entry:
-    return Entry(tmp_path / "cache", "set-0", builder)
+def entry(tmp_path: Path, builder: Builder) -> CacheEntry:
+    return CacheEntry(tmp_path / "cache", "set-0", builder)
 
 
-def test_arrays_come_back_as_they_were_built(entry: Entry) -> None:
+def test_arrays_come_back_as_they_were_built(entry: CacheEntry) -> None:
     arrays = entry.arrays()
     assert all(np.array_equal(arrays[name], ARRAYS[name]) for name in ARRAYS)
 
 
-def test_facts_come_back_as_they_were_built(entry: Entry) -> None:
+def test_facts_come_back_as_they_were_built(entry: CacheEntry) -> None:
     entry.arrays()
     assert entry.facts() == FACTS
 
 
-def test_an_entry_is_built_once(entry: Entry, builder: Builder) -> None:
+def test_an_entry_is_built_once(entry: CacheEntry, builder: Builder) -> None:
     for _ in range(3):
         entry.arrays()
         entry.facts()
     assert builder.calls == 1
 
 
-def test_arrays_are_mapped_from_disk(entry: Entry) -> None:
+def test_arrays_are_mapped_from_disk(entry: CacheEntry) -> None:
     mapped = entry.arrays()["x"]
     assert isinstance(mapped.base, np.memmap)
 
 
-def test_arrays_cannot_be_changed(entry: Entry) -> None:
+def test_arrays_cannot_be_changed(entry: CacheEntry) -> None:
     with pytest.raises(ValueError, match="read-only"):
         entry.arrays()["x"][0] = 1
 
@@ -78,7 +78,7 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize("name", ["set-0.x.npy", "set-0.y.npy", "set-0.json"])
 @pytest.mark.parametrize("damage", [flip_a_bit, cut, Path.unlink])
 def test_a_damaged_entry_is_rebuilt(
-    name: str, damage: Callable[[Path], None], entry: Entry, builder: Builder
+    name: str, damage: Callable[[Path], None], entry: CacheEntry, builder: Builder
 ) -> None:
     entry.arrays()
     damage(entry.folder / name)
@@ -87,7 +87,7 @@ def test_a_damaged_entry_is_rebuilt(
     assert all(np.array_equal(arrays[key], ARRAYS[key]) for key in ARRAYS)
 
 
-def test_altered_facts_are_rebuilt(entry: Entry) -> None:
+def test_altered_facts_are_rebuilt(entry: CacheEntry) -> None:
     entry.facts()
     path = entry.folder / "set-0.json"
     path.write_text(path.read_text().replace('"a"', '"z"'))
@@ -95,14 +95,14 @@ def test_altered_facts_are_rebuilt(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("content", ["[]", "null", "{}", '{"sha256": 1}', "\x00"])
-def test_json_of_another_shape_is_rebuilt(content: str, entry: Entry) -> None:
+def test_json_of_another_shape_is_rebuilt(content: str, entry: CacheEntry) -> None:
     entry.folder.mkdir()
     (entry.folder / "set-0.json").write_text(content)
     assert entry.facts() == FACTS
 
 
 def test_an_entry_of_another_schema_is_rebuilt(
-    entry: Entry, builder: Builder, monkeypatch: pytest.MonkeyPatch
+    entry: CacheEntry, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry.arrays()
     monkeypatch.setattr(cache, "SCHEMA", cache.SCHEMA + 1)
@@ -110,13 +110,13 @@ def test_an_entry_of_another_schema_is_rebuilt(
     assert builder.calls == 2
 
 
-def test_no_temporary_file_stays(entry: Entry) -> None:
+def test_no_temporary_file_stays(entry: CacheEntry) -> None:
     entry.arrays()
     assert sorted(os.listdir(entry.folder)) == ["set-0.json", "set-0.x.npy", "set-0.y.npy"]
 
 
 def test_a_build_that_is_interrupted_leaves_no_entry(
-    entry: Entry, builder: Builder, monkeypatch: pytest.MonkeyPatch
+    entry: CacheEntry, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(source: object, target: object) -> None:
         raise KeyboardInterrupt
@@ -129,7 +129,9 @@ def test_a_build_that_is_interrupted_leaves_no_entry(
     assert np.array_equal(entry.arrays()["x"], ARRAYS["x"])
 
 
-def test_a_full_disk_is_said_with_the_folder(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_with_the_folder(
+    entry: CacheEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(stream: object, array: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -140,14 +142,14 @@ def test_a_full_disk_is_said_with_the_folder(entry: Entry, monkeypatch: pytest.M
         entry.arrays()
 
 
-def test_what_is_mapped_stays_readable_while_the_entry_is_rebuilt(entry: Entry) -> None:
+def test_what_is_mapped_stays_readable_while_the_entry_is_rebuilt(entry: CacheEntry) -> None:
     mapped = entry.arrays()["x"]
     (entry.folder / "set-0.json").unlink()
     entry.arrays()
     assert np.array_equal(mapped, ARRAYS["x"])
 
 
-def test_the_json_can_be_read_by_people(entry: Entry) -> None:
+def test_the_json_can_be_read_by_people(entry: CacheEntry) -> None:
     entry.facts()
     manifest = json.loads((entry.folder / "set-0.json").read_text())
     assert manifest["facts"] == FACTS

@@ -36,7 +36,7 @@ def file_hash(paths: Iterable[Path]) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """Arrays and facts about them, kept under a name in a folder.
 
     Attributes:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sampa.lab.data.archives import read_tar
-from sampa.lab.data.cache import Built, Entry, file_hash
+from sampa.lab.data.cache import Built, CacheEntry, file_hash
 from sampa.lab.data.image_data import ImageData, channel_statistics, require_labels
 from sampa.lab.data.places import cache_folder, data_folder, missing
 from sampa.lab.data.strips import Decoded, read_strips
@@ -111,7 +111,7 @@ def load_cifar(
     )
 
 
-def _entry(layout: Layout, split: str, folder: Path, cache: Path) -> Entry:
+def _entry(layout: Layout, split: str, folder: Path, cache: Path) -> CacheEntry:
     files, decode = _source(layout, split, folder)
 
     def build() -> Built:
@@ -121,7 +121,7 @@ def _entry(layout: Layout, split: str, folder: Path, cache: Path) -> Entry:
         mean, std = channel_statistics(images)
         return {"images": images, "labels": labels}, {"classes": classes, "mean": mean, "std": std}
 
-    return Entry(cache, f"{layout.name}-{split}-{file_hash(files)}", build)
+    return CacheEntry(cache, f"{layout.name}-{split}-{file_hash(files)}", build)
 
 
 def _source(layout: Layout, split: str, data_dir: Path) -> Source:
