@@ -36,7 +36,7 @@ def plan(scale: Scale, choices: Choices) -> Plan:
     """One method on clean labels; with crops and flips as well where the paper has them."""
     run = images(scale, choices.get("clean"))
     row = "ResNet-56" if scale == "paper" else "conv net"
-    return Plan(run_in_words(run), tuple(row_of(row, run, {"SAMPa-0.2": "sampa-0.2"})))
+    return Plan(run_in_words(run), row_of(row, run, {"SAMPa-0.2": "sampa-0.2"}))
 
 
 def complete(blank: Outcome, request: Request) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from sampa.lab.reproduce.plan import Choices, Plan, PlannedEntry, against_first, row_of
+from sampa.lab.reproduce.plan import Choices, Plan, PlannedEntry, against_first, read_of, row_of
 from sampa.lab.reproduce.settings import (
     LARGER,
     NETWORKS,
@@ -29,15 +29,9 @@ STEPS = (("SAM", "SGD"), ("SAMPa-0.2", "SGD"), ("SAMPa-0", "SAM"), ("SAMPa-0.2",
 SAM_AND_SAMPA = {"SAM": "sam", "SAMPa-0.2": "sampa-0.2"}
 TWICE = "SAMPa-0.2, 2× epochs"
 THREE_NETWORKS = ("ResNet-56", "WRN-28-2", "VGG19-BN")
-EFFICIENT = {
-    **SAM_AND_SAMPA,
-    "LookSAM": "looksam",
-    "AE-SAM": "ae-sam",
-    "SAF": "saf",
-    "MESA": "mesa",
-    "ESAM": "esam",
-}
-VARIANTS = {"mSAM": "msam", "ASAM": "asam", "SAM-ON": "sam-on", "VaSSO": "vasso", "BiSAM": "bisam"}
+QUICK = ("LookSAM", "AE-SAM", "SAF", "MESA", "ESAM")
+EFFICIENT = {**SAM_AND_SAMPA, **{name: name.lower() for name in QUICK}}
+VARIANTS = {name: name.lower() for name in ("mSAM", "ASAM", "SAM-ON", "VaSSO", "BiSAM")}
 LAMBDAS = {f"λ = {i / 10:g}": i / 10 for i in range(11)}
 NOISE_ROWS = {f"{percent} %": float(percent) for percent in recipes.NOISE_LEVELS}
 GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
@@ -62,12 +56,8 @@ def _networks(scale: Scale, choices: Choices, classes: int) -> Plan:
         found.append(PlannedEntry(TWICE, twice, ((row, "accuracy"),)))
     about = run_in_words(images(scale, choices.get("clean"), classes=classes))
     about += f"; networks: {', '.join(NETWORKS[scale])}"
-    return Plan(
-        about,
-        tuple(found),
-        (*STEPS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2")),
-        average=len(NETWORKS[scale]) > 1,
-    )
+    pairs = (*STEPS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2"))
+    return Plan(about, found, pairs, average=len(NETWORKS[scale]) > 1)
 
 
 cifar10, cifar100 = partial(_networks, classes=10), partial(_networks, classes=100)
@@ -81,18 +71,14 @@ def _by_network(
         return {row: recipes.cifar(classes, NETWORKS["paper"][row].name) for row in rows}
     run = images(scale, choices.get("clean"), classes=classes)
     known = NETWORKS[scale]
-    return {row: replace(run, model=known[row]) for row in rows if row in known} or {
-        next(iter(known)): run
-    }
+    found = {row: replace(run, model=known[row]) for row in rows if row in known}
+    return found or {next(iter(known)): run}
 
 
 def imagenet(scale: Scale, choices: Choices) -> Plan:
     run = recipes.imagenet() if scale == "paper" else images(scale, choices.get("clean"))
-    readings = (("Top1", "accuracy"), ("Top5", "top5"))
-    found = [
-        PlannedEntry(name, run.changed(method=m), readings) for name, m in SAM_AND_SAMPA.items()
-    ]
-    return Plan(run_in_words(run), tuple(found), against_first(tuple(SAM_AND_SAMPA)))
+    found = read_of(run, SAM_AND_SAMPA, (("Top1", "accuracy"), ("Top5", "top5")))
+    return Plan(run_in_words(run), found, against_first(SAM_AND_SAMPA))
 
 
 def efficiency(scale: Scale, choices: Choices) -> Plan:
@@ -102,7 +88,7 @@ def efficiency(scale: Scale, choices: Choices) -> Plan:
         PlannedEntry(name, _efficient(run, scale, m), (("Accuracy", "accuracy"),))
         for name, m in EFFICIENT.items()
     ]
-    return Plan(run_in_words(run), tuple(found), against_first(tuple(EFFICIENT)))
+    return Plan(run_in_words(run), found, against_first(EFFICIENT))
 
 
 def _efficient(run: Run, scale: Scale, method: str) -> Run:
@@ -128,16 +114,12 @@ def vit(scale: Scale, choices: Choices) -> Plan:
     elif scale == "smoke":
         rows = {"C10": adamw(images("smoke", choices.get("clean")), 1e-3)}
     else:
-        run = replace(
-            adamw(images("cpu", None), 5e-4),
-            data=DataSpec("cifar10", subset=1500, upscale=96, validation=1 / 3),
-            model=ModelSpec("efficientnet-lite0-imagenet"),
-            epochs=3,
-            batch_size=32,
-        )
-        rows = {"C10": replace(run, base_epochs=None)}
+        data = DataSpec("cifar10", subset=1500, upscale=96, validation=1 / 3)
+        model = ModelSpec("efficientnet-lite0-imagenet")
+        run = replace(adamw(images("cpu", None), 5e-4), data=data, model=model)
+        rows = {"C10": replace(run, epochs=3, batch_size=32, base_epochs=None)}
     found = [entry for row, run in rows.items() for entry in row_of(row, run, SAM_AND_SAMPA)]
-    return Plan(run_in_words(rows["C10"]), tuple(found), against_first(tuple(SAM_AND_SAMPA)))
+    return Plan(run_in_words(rows["C10"]), found, against_first(SAM_AND_SAMPA))
 
 
 def glue(scale: Scale, choices: Choices) -> Plan:
@@ -147,13 +129,9 @@ def glue(scale: Scale, choices: Choices) -> Plan:
     for task in GLUE_ROWS if scale == "paper" else ("rte", "mrpc"):
         runs.append(glue_run(scale, task))
         rows = GLUE_ROWS[task] if scale != "smoke" else ((GLUE_ROWS[task][0][0], "accuracy"),)
-        found += [PlannedEntry(n, runs[-1].changed(method=m), rows) for n, m in methods.items()]
-    pairs = (*against_first(tuple(methods)), ("SAMPa-0.1", "SAM"))
-    return Plan(
-        "; ".join(map(run_in_words, runs)) if scale == "cpu" else run_in_words(runs[0]),
-        tuple(found),
-        pairs,
-    )
+        found += read_of(runs[-1], methods, rows)
+    about = "; ".join(map(run_in_words, runs if scale == "cpu" else runs[:1]))
+    return Plan(about, found, (*against_first(methods), ("SAMPa-0.1", "SAM")))
 
 
 def noise(scale: Scale, choices: Choices) -> Plan:
@@ -168,7 +146,7 @@ def noise(scale: Scale, choices: Choices) -> Plan:
         found += row_of(f"{percent} %", run, FOUR)
     if scale == "cpu":
         found += row_of(HUMAN, _with_human_labels(choices), FOUR)
-    return Plan(run_in_words(found[0].run), tuple(found), STEPS)
+    return Plan(run_in_words(found[0].run), found, STEPS)
 
 
 def _with_human_labels(choices: Choices) -> Run:
@@ -185,7 +163,7 @@ def incorporation(scale: Scale, choices: Choices) -> Plan:
         for column, name in (("alone", method), ("with SAMPa", f"sampa+{method}")):
             made = run.changed(method=name) if scale == "paper" else in_proportion(run, name)
             found.append(PlannedEntry(column, made, ((row, "accuracy"),)))
-    return Plan(run_in_words(run), tuple(found), (("with SAMPa", "alone"),))
+    return Plan(run_in_words(run), found, (("with SAMPa", "alone"),))
 
 
 def _naive(scale: Scale, choices: Choices, attempt: dict[str, str]) -> Plan:
@@ -195,9 +173,8 @@ def _naive(scale: Scale, choices: Choices, attempt: dict[str, str]) -> Plan:
         found += row_of(row, run, {"SGD": "sgd", "SAM": "sam"})
         found += row_of(row, replace(run, rho=run.rhos["sam"]), attempt)
     (name,) = attempt
-    return Plan(
-        run_in_words(found[0].run), tuple(found), (("SAM", "SGD"), (name, "SGD"), (name, "SAM"))
-    )
+    pairs = (("SAM", "SGD"), (name, "SGD"), (name, "SAM"))
+    return Plan(run_in_words(found[0].run), found, pairs)
 
 
 optsam = partial(_naive, attempt={"OptSAM": "optsam"})
@@ -206,21 +183,17 @@ sam_db = partial(_naive, attempt={"SAM-db": "sam-db"})
 
 def penalty(scale: Scale, choices: Choices) -> Plan:
     """The penalty with the settings of SAMPa-0.2, on clean labels and with 80 % noise."""
-    clean, noisy = (
-        images(scale, choices.get("clean")),
-        one_rho(images(scale, choices.get("noise80"), noise=80, edition=LARGER)),
-    )
-    if scale == "paper":
-        noisy = recipes.noisy(80)
-    rows = {"ResNet-56": clean, "ResNet-32 (80 % noisy label)": noisy}
+    clean = images(scale, choices.get("clean"))
+    rows = {"ResNet-56": clean, "ResNet-32 (80 % noisy label)": recipes.noisy(80)}
     if scale != "paper":
+        noisy = one_rho(images(scale, choices.get("noise80"), noise=80, edition=LARGER))
         rows = {"clean labels": clean, "80 % wrong labels": noisy}
     found: list[PlannedEntry] = []
     for row, run in rows.items():
         found += row_of(row, run, SAM_AND_SAMPA)
         found += row_of(row, replace(run, rho=run.rhos["sampa-0.2"]), {"Penalizing": "penalty"})
     pairs = (("SAMPa-0.2", "SAM"), ("Penalizing", "SAM"), ("Penalizing", "SAMPa-0.2"))
-    return Plan(run_in_words(clean), tuple(found), pairs)
+    return Plan(run_in_words(clean), found, pairs)
 
 
 def lambdas(scale: Scale, choices: Choices) -> Plan:
@@ -233,7 +206,7 @@ def lambdas(scale: Scale, choices: Choices) -> Plan:
     for row, run in rows.items():
         fixed = replace(run, rho=run.rhos["sampa-0.2"])
         found += row_of(row, fixed, {name: f"sampa-{lam:g}" for name, lam in LAMBDAS.items()})
-    return Plan(run_in_words(found[0].run), tuple(found), against_first(tuple(LAMBDAS)))
+    return Plan(run_in_words(found[0].run), found, against_first(LAMBDAS))
 
 
 # ---- pictures --------------------------------------------------------------------------------

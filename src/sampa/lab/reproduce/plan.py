@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,7 +98,7 @@ class Plan:
     """
 
     about: str
-    entries: tuple[PlannedEntry, ...]
+    entries: Sequence[PlannedEntry]
     pairs: tuple[tuple[str, str], ...] = ()
     average: bool = False
 
@@ -112,22 +112,31 @@ class Experiment:
 
     Attributes:
         id: What the user types.
-        title: What it is, in one line.
-        time: How long it takes, by scale.
         complete: Does what is not done yet, and completes the outcome.
+        paper_time: How long it takes at the paper's scale, ...
+        cpu_time: ... and on two cores.
         planner: What is trained, by scale and choices; None if nothing is.
     """
 
     id: str
-    title: str
-    time: dict[Scale, str]
     complete: Callable[[Outcome, Request], Outcome]
+    paper_time: str
+    cpu_time: str
     planner: Planner | None = None
+
+    @property
+    def title(self) -> str:
+        """What it is, in one line."""
+        return published(self.id).title
+
+    @property
+    def time(self) -> dict[Scale, str]:
+        return {"paper": self.paper_time, "cpu": self.cpu_time, "smoke": "seconds"}
 
     def blank(self, scale: Scale) -> Outcome:
         """The outcome before anything is measured: what the paper says."""
         known = published(self.id)
-        return Outcome(self.id, self.title, scale, "", known.label, known.claim)
+        return Outcome(self.id, known.title, scale, "", known.label, known.claim)
 
     def outcome(self, request: Request) -> Outcome:
         """Do what is not done yet.
@@ -153,10 +162,17 @@ def named(entry: PlannedEntry, blank: Outcome) -> Run:
 
 def row_of(row: str, run: Run, methods: dict[str, str]) -> list[PlannedEntry]:
     """A row of a table: one run with several methods, by the paper's names of them."""
-    readings = ((row, "accuracy"),)
+    return read_of(run, methods, ((row, "accuracy"),))
+
+
+def read_of(
+    run: Run, methods: dict[str, str], readings: tuple[tuple[str, str], ...]
+) -> list[PlannedEntry]:
+    """One run with several methods, and what is read from each."""
     return [PlannedEntry(name, run.changed(method=m), readings) for name, m in methods.items()]
 
 
-def against_first(columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def against_first(columns: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Each column compared with the first."""
-    return tuple((column, columns[0]) for column in columns[1:])
+    first, *others = columns
+    return tuple((column, first) for column in others)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
 from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, as_markdown, row
+from sampa.lab.training.conditions import leaves
 from sampa.lab.training.folder import RunFolder
 
 
@@ -44,7 +44,7 @@ def page(outcome: Outcome) -> str:
         parts += [f"![{chart.title}]({chart.name}.svg)", f"{chart.title}. {chart.note}".rstrip()]
     parts += [*outcome.facts, *filter(None, [outcome.notes.strip()]), *_tuning(outcome)]
     parts += ["## Conditions", "Written by", f"    {outcome.command}"]
-    parts.append("\n".join(_conditions(outcome.conditions)))
+    parts.append("\n".join(_conditions(outcome)))
     return "\n\n".join(parts).rstrip() + "\n"
 
 
@@ -62,15 +62,10 @@ def _tuning(outcome: Outcome) -> list[str]:
     return parts
 
 
-def _conditions(values: dict[str, Any], before: str = "") -> list[str]:
-    lines: list[str] = []
-    for name, value in values.items():
-        if isinstance(value, dict):
-            lines += _conditions(value, f"{before}{name} ")
-        else:
-            several = " and ".join(map(str, value)) if isinstance(value, list) else value
-            lines.append(f"- {before}{name}: {several}")
-    return lines
+def _conditions(outcome: Outcome) -> list[str]:
+    found = {k.replace(".", " "): v for k, v in leaves(outcome.conditions).items() if v != {}}
+    several = {k: v if isinstance(v, list) else [v] for k, v in found.items()}
+    return [f"- {name}: {' and '.join(map(str, values))}" for name, values in several.items()]
 
 
 def write_runs(folder: Path, file: Path) -> None:

@@ -73,33 +73,16 @@ def images(
 
 
 def _cifar(classes: int, edition: Edition) -> Run:
-    return Run(
-        name=f"cifar{classes}",
-        about="",
-        data=DataSpec(
-            f"cifar{classes}",
-            size=edition.side,
-            subset=edition.images,
-            augment=False,
-            validation=edition.held_back / edition.images,
-        ),
-        model=NETWORKS["cpu"]["conv net"],
-        epochs=edition.epochs,
-        base_epochs=2 * edition.epochs,
-        batch_size=edition.batch_size,
-    )
+    name, share = f"cifar{classes}", edition.held_back / edition.images
+    data = DataSpec(name, edition.side, edition.images, augment=False, validation=share)
+    run = Run(name, "", data, NETWORKS["cpu"]["conv net"], batch_size=edition.batch_size)
+    return replace(run, epochs=edition.epochs, base_epochs=2 * edition.epochs)
 
 
 def _digits() -> Run:
-    return Run(
-        name="digits",
-        about="",
-        data=DataSpec("digits", subset=96, augment=False, validation=0.25),
-        model=NETWORKS["smoke"]["conv net"],
-        epochs=1,
-        base_epochs=2,
-        batch_size=24,
-    )
+    data = DataSpec("digits", subset=96, augment=False, validation=0.25)
+    network = NETWORKS["smoke"]["conv net"]
+    return Run("digits", "", data, network, epochs=1, base_epochs=2, batch_size=24)
 
 
 def tuned(run: Run, choice: Choice) -> Run:

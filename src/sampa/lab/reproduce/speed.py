@@ -29,31 +29,23 @@ from sampa.lab.training.folder import RunFolder
 RANKS = 2
 
 
-def _of(name: str, method: str, **options: Any) -> Contender:
-    return of_method(name, method, loss=detailed_loss, **options)
+def _of(name: str, method: str = "", **options: Any) -> Contender:
+    return of_method(name, method or name.lower(), loss=detailed_loss, **options)
 
 
 def _batches_of(size: int) -> Callable[[Bench], Step]:
     """SGD on batches of another size than the workload's."""
-    return lambda bench: bare_step(
-        replace(bench, workload=replace(bench.workload, batch_size=size))
-    )
+
+    def make(bench: Bench) -> Step:
+        return bare_step(replace(bench, workload=replace(bench.workload, batch_size=size)))
+
+    return make
 
 
-EFFICIENT = (
-    _of("SAM", "sam"),
-    _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES),
-    _of("LookSAM", "looksam", steps=5),
-    _of("AE-SAM", "ae-sam", steps=5),
-    _of("SAF", "saf"),
-    _of("MESA", "mesa"),
-    _of("ESAM", "esam"),
-)
-TWO_DEVICES = (
-    _of("SAM", "sam"),
-    _of("mSAM (m=2)", "msam", placement=Placement.BRANCHES, num_shards=2),
-    _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES),
-)
+SAM, SAMPA = _of("SAM"), _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES)
+MSAM = _of("mSAM (m=2)", "msam", placement=Placement.BRANCHES, num_shards=2)
+UNEVEN = (_of("LookSAM", steps=5), _of("AE-SAM", steps=5))  # their steps differ
+EFFICIENT = (SAM, SAMPA, *UNEVEN, _of("SAF"), _of("MESA"), _of("ESAM"))
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 BATCH_SIZES = tuple(Contender(str(n), Placement.ONE_DEVICE, _batches_of(n)) for n in SIZES)
 
@@ -77,13 +69,12 @@ NETWORKS: dict[Scale, Workload] = {
     "cpu": Workload("resnet20", 128),
     "smoke": Workload("mlp", 8),
 }
+SMALLER: dict[Scale, Workload] = {**NETWORKS, "cpu": Workload("resnet8", 64)}
 ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
 CONTESTS = {
     "efficiency": Contest(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}, with_memory=True),
-    "two-devices": Contest(TWO_DEVICES, NETWORKS, ROUNDS),
-    "batch-time": Contest(
-        BATCH_SIZES, {**NETWORKS, "cpu": Workload("resnet8", 64)}, {**ROUNDS, "cpu": 3}
-    ),
+    "two-devices": Contest((SAM, MSAM, SAMPA), NETWORKS, ROUNDS),
+    "batch-time": Contest(BATCH_SIZES, SMALLER, {**ROUNDS, "cpu": 3}),
 }
 
 

@@ -201,16 +201,9 @@ def _charts(name: str, found: Traces) -> list[Chart]:
         over_seeds("measured", horizons, [[t.mean for t in traces] for traces in groups]),
     ]
     note = "The first seed; f* is the infimum."
-    title, axes = f"Mean of ‖∇f(x_t)‖², {name}", ("T", "mean of ‖∇f‖²")
+    potential_words = (f"potential-{file}", f"Potential, {name}", "update", "V − f*")
+    rate_words = (f"rate-{file}", f"Mean of ‖∇f(x_t)‖², {name}", "T", "mean of ‖∇f‖²")
     return [
-        Chart(
-            f"potential-{file}",
-            f"Potential, {name}",
-            "update",
-            "V − f*",
-            potentials,
-            note,
-            log_y=True,
-        ),
-        Chart(f"rate-{file}", title, *axes, rates, EXTREMES, log_y=True, log_x=True),
+        Chart(*potential_words, potentials, note, log_y=True),
+        Chart(*rate_words, rates, EXTREMES, log_y=True, log_x=True),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from importlib import resources
 
@@ -31,12 +31,14 @@ class Published:
         values: By row and column; empty for a figure without printed numbers.
         claim: What a figure is said to show.
         seeds: Independent executions, where the paper says how many.
+        title: What it is, in one line of our own.
     """
 
     label: str
     values: dict[str, dict[str, Value]] = field(default_factory=dict)
     claim: str = ""
     seeds: int | None = None
+    title: str = ""
 
     def value(self, row: str, column: str) -> Value | None:
         return self.values.get(row, {}).get(column)
@@ -62,7 +64,7 @@ def _all() -> dict[str, Published]:
             row: {column: _value(*value) for column, value in columns.items()}
             for row, columns in table.get("values", {}).items()
         }
-        found[name] = Published(table["label"], values, table.get("claim", ""), table.get("seeds"))
+        found[name] = replace(Published(**table), values=values)
     return found
 
 

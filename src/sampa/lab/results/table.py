@@ -1,4 +1,4 @@
-"""The one table: typed cells, written to a terminal and as Markdown; `html` writes it to a page.
+"""The one table: cells, written to a terminal and as Markdown; `html` writes it to a page.
 
 Numbers stay numbers up to the writer: a page sorts by them, and no text is ever read back.
 """
