@@ -54,12 +54,14 @@ def test_minimal_learns_the_digits() -> None:
     assert accuracies(run_example("minimal.py", "--epochs", "3"))[-1] > 85
 
 
+@pytest.mark.slow
 def test_own_method_learns_and_becomes_sampa_in_the_limit() -> None:
     output = run_example("own_method.py", "--epochs", "3")
     assert accuracies(output)[-1] > 85
     assert "with beta = 0 it is SAMPa, bit for bit: True" in output
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_two_devices_prints_the_same_weights_on_one_and_two_processes() -> None:
     one = run_example("two_devices.py", "--epochs", "2")

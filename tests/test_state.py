@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import sampa
+from tests.marks import rest_is_slow
 from tests.problems import (
     BASES,
     METHODS,
@@ -47,7 +48,7 @@ def everything(optimizer: sampa.SharpnessAware, model: nn.Module) -> list[Any]:
 # ---- resuming ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stop", range(1, 5))
+@pytest.mark.parametrize("stop", rest_is_slow(range(1, 5), 1, 3))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_run_is_the_uninterrupted_one_at_every_step(method: str, stop: int) -> None:
     """Momentum, BatchNorm, dropout and random directions included."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.distributed.training import Outcome, Run, cross_entropy, differences, parallel, serial
+from tests.marks import rest_is_slow
 from tests.problems import Batch, SmallNet, in_layout, small_net
 
 pytestmark = pytest.mark.dist
@@ -25,13 +26,13 @@ def assert_all_equal(run: Run) -> list[Outcome]:
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("lam", [0.0, 0.2, 1.0])
-@pytest.mark.parametrize("base", ["sgd-momentum", "adamw"])
+@pytest.mark.parametrize("base", rest_is_slow(["sgd-momentum", "adamw"], "sgd-momentum"))
 def test_two_ranks_match_serial_bitwise(base: str, lam: float, shared_memory: bool) -> None:
     distribute = {"shared_memory": shared_memory}
     assert_all_equal(Run(base=base, options={"lam": lam}, distribute=distribute))
 
 
-@pytest.mark.parametrize("base", ["sgd-nesterov-foreach", "rmsprop"])
+@pytest.mark.parametrize("base", rest_is_slow(["sgd-nesterov-foreach", "rmsprop"], "rmsprop"))
 def test_any_base_optimizer_looks_ahead_alike_on_two_ranks(base: str) -> None:
     assert_all_equal(Run(base=base))
 

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from tests.distributed.training import Outcome, Run, Session, differences
+from tests.marks import rest_is_slow
 from tests.problems import small_net
 from tests.ranks import run_ranks
 
@@ -86,7 +87,7 @@ def assert_all_equal(*how: Any) -> None:
         assert differences(outcome, expected) == []
 
 
-@pytest.mark.parametrize("shared_memory", [True, False])
+@pytest.mark.parametrize("shared_memory", rest_is_slow([True, False], True))
 def test_a_compiled_model_matches_its_serial_run_bitwise(shared_memory: bool) -> None:
     assert_all_equal(small_net, wrapped, "aot_eager", shared_memory)
 

@@ -23,6 +23,7 @@ from tests.distributed.training import (
     parallel,
     serial,
 )
+from tests.marks import rest_is_slow
 from tests.problems import METHODS
 
 pytestmark = pytest.mark.dist
@@ -43,19 +44,19 @@ def error(a: Outcome, b: Outcome) -> float:
     return max(weights + losses)
 
 
-@pytest.mark.parametrize("base", ["sgd-momentum", "adamw"])
+@pytest.mark.parametrize("base", rest_is_slow(["sgd-momentum", "adamw"], "sgd-momentum"))
 def test_four_ranks_hold_the_same_replica_bitwise(base: str) -> None:
     first, *others = map(replica, parallel(Run(steps=31, base=base), ranks=4))
     assert [differences(first, other) for other in others] == [[], [], []]
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.2])
+@pytest.mark.parametrize("lam", rest_is_slow([0.0, 0.2], 0.2))
 def test_two_branches_of_two_data_ranks_take_the_step_of_the_whole_batch(lam: float) -> None:
     run = replace(EXACT, options={"lam": lam}, distribute={"bucket_mb": 0.001})
     assert error(parallel(run, ranks=4)[3], serial(run)) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", rest_is_slow(METHODS, "sam", "sampa-0.2"))
 def test_every_method_on_data_ranks_takes_the_step_of_the_whole_batch(name: str) -> None:
     run = replace(EXACT, make=METHODS[name], distribute={"branches": 1})
     first, second = parallel(run)
@@ -87,7 +88,7 @@ def three_probes(base: torch.optim.Optimizer, **options: object) -> sampa.Sharpn
     return sampa.SharpnessAware(base, ThreeProbes(), **options)
 
 
-@pytest.mark.parametrize("branches", [2, 3])
+@pytest.mark.parametrize("branches", rest_is_slow([2, 3], 2))
 def test_three_probes_on_any_number_of_branches_match_serial_bitwise(branches: int) -> None:
     run = Run(make=three_probes, distribute={"branches": branches})
     expected = serial(run)

@@ -11,6 +11,7 @@ import torch
 import sampa
 from tests.distributed import training
 from tests.distributed.training import Outcome, Run, Session, differences, serial
+from tests.marks import rest_is_slow
 from tests.problems import METHODS
 from tests.ranks import run_ranks
 
@@ -25,7 +26,7 @@ def train_and_listen(run: Run) -> tuple[Outcome, list[tuple[str, str]]]:
     return outcome, [(str(w.message), w.filename) for w in heard]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", rest_is_slow(METHODS, "sam", "sam-db", "sampa-0.2"))
 def test_every_method_of_the_paper_matches_serial_bitwise_on_two_branches(name: str) -> None:
     run = Run(steps=21, make=METHODS[name])
     expected = serial(run)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import sampa
 from tests.distributed.training import Outcome, Run, Session, differences
+from tests.marks import rest_is_slow
 from tests.problems import METHODS, small_net
 from tests.ranks import run_ranks
 
@@ -66,7 +67,7 @@ def reference(ranks: int, base: str = "sgd-momentum") -> tuple[list[Outcome], li
     return list(outcomes), list(saved)
 
 
-@pytest.mark.parametrize("base", ["sgd-momentum", "adamw"])
+@pytest.mark.parametrize("base", rest_is_slow(["sgd-momentum", "adamw"], "sgd-momentum"))
 @pytest.mark.parametrize("position", POSITIONS)
 def test_two_ranks_resume_bitwise_from_any_position(position: int, base: str) -> None:
     expected, saved = reference(2, base)
@@ -97,7 +98,7 @@ def resumes_bitwise(run: Run, ranks: int, position: int) -> list[str]:
     return differences(run_ranks(ranks, go_on, run, position, saved), expected)
 
 
-@pytest.mark.parametrize("name", ["sam", "sam-db", "sampa-0.2", "optgd"])
+@pytest.mark.parametrize("name", rest_is_slow(["sam", "sam-db", "sampa-0.2", "optgd"], "sampa-0.2"))
 def test_data_ranks_resume_bitwise(name: str) -> None:
     run = Run(steps=12, make=METHODS[name], distribute={"branches": 1})
     assert resumes_bitwise(run, 2, position=7) == []

@@ -156,6 +156,7 @@ def halves() -> list[dict[str, Any]]:
     return run_ranks(2, smooth_on_ranks, WHOLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_data_ranks_take_the_steps_of_the_whole_batch(
     halves: list[dict[str, Any]], name: str

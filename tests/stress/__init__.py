@@ -1,1 +1,1 @@
-"""Long trials, recorded in results/reliability; `make test` runs short editions."""
+"""Long trials, recorded in results/reliability; `make test-slow` runs short editions."""

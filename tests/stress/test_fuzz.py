@@ -14,6 +14,7 @@ from tools.stress.mutations import Payload
 from tools.stress.targets import checkpoints
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_no_damaged_file_is_read_run_or_a_riddle() -> None:
     (summary,) = run_ranks(1, fuzz, 1500, 1)  # in a process of its own: audit hooks stay for good

@@ -6,7 +6,7 @@ import pytest
 
 from tools.stress.kill import kill
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.slow]
 
 
 def test_runs_killed_at_random_instants_end_as_if_nothing_had_happened() -> None:

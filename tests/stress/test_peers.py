@@ -6,7 +6,7 @@ import pytest
 
 from tools.stress.peers import peers
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.slow]
 
 SOON = 5.0  # seconds; a busy machine is slow, the recorded figures are in results/reliability
 

@@ -12,7 +12,7 @@ from tools.stress.outcomes import differences, everything, reference
 from tools.stress.sessions import session
 from tools.stress.watch import Blow
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("phase", ["evaluation", "exchange"])

@@ -15,6 +15,7 @@ from sampa.lab.reproduce.plan import Request
 from sampa.lab.reproduce.records import page, write_outcome
 from sampa.lab.results.outcome import Outcome
 from sampa.lab.training.folder import RunFolder
+from tests.marks import rest_is_slow
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,10 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+QUICK = ("theory", "tab-cifar10", "tab-glue", "fig-gradient-gap", "tab-two-devices")
+
+
+@pytest.mark.parametrize("name", rest_is_slow(EXPERIMENTS, *QUICK))
 def test_every_experiment_runs_in_seconds_on_embedded_digits(name: str, out: Path) -> None:
     outcome = EXPERIMENTS[name].outcome(Request("smoke", out, seeds=1))
     assert outcome.entries
@@ -39,7 +43,7 @@ def test_every_experiment_runs_in_seconds_on_embedded_digits(name: str, out: Pat
 FIGURES = [name for name in EXPERIMENTS if name.startswith("fig-")]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", rest_is_slow(FIGURES, "fig-gradient-gap"))
 def test_every_figure_of_the_paper_has_a_picture(name: str, out: Path, tmp_path: Path) -> None:
     outcome = EXPERIMENTS[name].outcome(Request("smoke", out, seeds=1))
     assert outcome.charts

@@ -12,6 +12,7 @@ import pytest
 from sampa.lab.training import checkpoint
 from tests.lab.training.processes import exit_codes, run_ranks, start
 from tests.lab.training.runs import TOTAL, Outcome, carry_out, outcome, tiny_run
+from tests.marks import rest_is_slow
 
 pytestmark = pytest.mark.dist
 
@@ -43,7 +44,7 @@ def test_the_points_are_those_where_a_save_or_a_removal_can_be_cut_off(tmp_path:
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("occurrence", [1, 3])
+@pytest.mark.parametrize("occurrence", rest_is_slow([1, 3], 1))
 def test_a_kill_at_a_point_of_saving_changes_nothing(
     point: str, occurrence: int, tmp_path: Path, uninterrupted: Outcome
 ) -> None:

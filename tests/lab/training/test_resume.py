@@ -14,6 +14,7 @@ from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 from tests.lab.training.runs import BATCHES, TOTAL, Outcome, carry_out, outcome, tiny_run
+from tests.marks import rest_is_slow
 
 
 def damage(path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path, seen: list[int]) -> None
     assert seen == []
 
 
-@pytest.mark.parametrize("method", sampa.METHODS)
+@pytest.mark.parametrize("method", rest_is_slow(sampa.METHODS, "sam", "sampa", "mesa"))
 def test_every_method_goes_on_bit_for_bit(method: str, tmp_path: Path) -> None:
     run = tiny_run(method=method)
     carry_out(run, tmp_path / "whole")
