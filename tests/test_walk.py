@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -65,3 +66,13 @@ def test_a_step_on_two_ranks_visits_the_files_that_the_page_lists_and_at_most_18
     shared = documented("### The walk of one step") - {"execution/serial.py"}
     assert set.union(*ranks) == shared | documented("in place of `execution/serial.py`")
     assert all(len(files) <= 18 for files in ranks)
+
+
+@pytest.mark.parametrize(
+    ("folder", "indent"), [("", 2), ("execution", 4), ("execution/parallel", 6)]
+)
+def test_the_tree_lists_every_file_of_the_library(folder: str, indent: int) -> None:
+    tree = PAGE.read_text(encoding="utf-8").split("src/sampa/\n", 1)[1].split("  lab/\n", 1)[0]
+    listed = set(re.findall(rf"^ {{{indent}}}(\w+\.py)", tree, flags=re.MULTILINE))
+    files = {path.name for path in (Path(PACKAGE) / folder).glob("*.py")}
+    assert listed | {"__init__.py", "__main__.py"} == files | {"__init__.py", "__main__.py"}
