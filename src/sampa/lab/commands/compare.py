@@ -70,7 +70,7 @@ class GridRun:
         return f"{self.method} seed {self.seed}"
 
     def is_done(self) -> bool:
-        """Whether its result is there.
+        """Whether its result exists.
 
         Raises:
             ValueError: If the run is not possible, or the folder holds another.

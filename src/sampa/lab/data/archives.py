@@ -1,4 +1,4 @@
-"""Reading tar and zip files that nobody vouches for. Nothing is ever unpacked to disk.
+"""Reading untrusted tar and zip files. Nothing is ever unpacked to disk.
 
 Members are read by name into memory, at most as many bytes as they should have. An archive with a
 name that leaves its folder, a link or a device is refused as a whole: no data set needs one.

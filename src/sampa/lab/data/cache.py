@@ -76,7 +76,7 @@ class CacheEntry:
             manifest = json.loads(self._json.read_bytes())
             digest = manifest.pop("sha256")
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            return None  # not there, or not what was written
+            return None  # missing, or not what was written
         known = manifest.get("schema") == SCHEMA and digest == _digest(manifest)
         return manifest if known else None
 
@@ -114,7 +114,7 @@ def _digest(manifest: Facts) -> str:
 
 
 def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write under a temporary name, then rename: nobody ever sees half a file."""
+    """Write under a temporary name, then rename: no reader ever sees half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -36,5 +36,5 @@ def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    array.flags.writeable = False  # kept between calls, so nobody may change it
+    array.flags.writeable = False  # kept between calls, so it must not change
     return array

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 class Living(TorchDispatchMode):
     """Follows every storage that an operation reads or makes, as long as it lives.
 
-    What was there before and is not touched (the batch of another step, say) is not counted.
+    What existed before and is not touched (the batch of another step, say) is not counted.
 
     Attributes:
         peak: The most bytes at any time.

@@ -1,7 +1,7 @@
 """Checkpoints that survive a crash at any instant.
 
 A checkpoint is a folder with safetensors and JSON files and a manifest of their SHA-256 hashes. It
-is written under a temporary name, flushed to the disk, and renamed: it is there whole or not at
+is written under a temporary name, flushed to the disk, and renamed: it exists whole or not at
 all. A damaged one is reported and the one before it is used.
 """
 

@@ -1,4 +1,4 @@
-"""Dataclasses from JSON that nobody vouches for: every field known, there, and of its type."""
+"""Dataclasses from untrusted JSON: every field is known, present and of its type."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class RunFolder:
 
         Args:
             run: What is to be done in it.
-            resume: Whether to go on with what is there.
+            resume: Whether to continue the run in this folder.
             allow_changes: Go on with other settings than the run began with.
 
         Returns:
@@ -154,7 +154,7 @@ class RunFolder:
         """Write a JSON file, whole or not at all.
 
         Raises:
-            OSError: If the disk did not take it; what was there is as it was.
+            OSError: If the disk did not take it; the old file is unchanged.
         """
         file, partial = self.path / name, self.path / f".{name}.partial"
         try:

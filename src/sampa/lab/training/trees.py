@@ -56,4 +56,4 @@ def unflatten(skeleton: Json, tensors: dict[str, Tensor]) -> Any:
         return {key: unflatten(item, tensors) for key, item in value}
     if kind == "$tuple":
         return tuple(unflatten(item, tensors) for item in value)
-    raise ValueError(f"a node must be a tensor, dict or tuple that is there, got {kind}: {value}")
+    raise ValueError(f"a node must be a tensor, dict or tuple that exists, got {kind}: {value}")
