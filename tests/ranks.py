@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import multiprocessing as mp
 import os
-import socket
 import traceback
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 import torch
+
+from sampa.lab.bench.ranks import free_port
 
 _context = mp.get_context("forkserver")
 _context.set_forkserver_preload(["tests.preload"])
@@ -99,9 +100,3 @@ def _leave_together() -> None:
     if torch.distributed.is_initialized():
         with suppress(RuntimeError):  # another rank failed, and says so itself
             torch.distributed.barrier()
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]

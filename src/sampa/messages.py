@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from torch.amp.grad_scaler import GradScaler
 
 
+class WrongUsage(ValueError):
+    """Something that the command line got wrong: a command ends with exit code 2."""
+
+
 def require(name: str, value: Any, holds: bool, rule: str) -> None:
     """Raise a ValueError that gives the name, the rule and the value, unless the rule holds."""
     if not holds:

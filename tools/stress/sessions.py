@@ -20,9 +20,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.bench.ranks import free_port
 from sampa.lab.training.run import Run
 from tests.lab.training.processes import carry_out_and_exit, exit_codes
-from tests.ranks import free_port, set_up_rank
+from tests.ranks import set_up_rank
 from tools.stress.watch import PHASES, Blow, Watch, report_place
 
 PATIENCE = 600.0  # seconds; a busy machine may stop all processes for minutes

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import sampa
-from sampa.messages import unknown
+from sampa.messages import WrongUsage, unknown
 
 COMMANDS = {
     "train": "train a recipe with a method, on one device or several",
@@ -43,7 +43,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return run(name, rest)
     except (ValueError, OSError, ModuleNotFoundError) as error:
         print(f"sampa {name}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, WrongUsage) else 1
     except KeyboardInterrupt:
         print(f"sampa {name}: interrupted", file=sys.stderr)
         return 130

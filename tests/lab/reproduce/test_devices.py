@@ -18,7 +18,9 @@ from tests.lab.training.runs import tiny_run
 
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cuda = torch.device("cuda")
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: cuda)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
@@ -33,8 +35,8 @@ def devices(four_gpus: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The devices that models are moved to; moving one ends the run."""
     found: list[str] = []
 
-    def to(_model: torch.nn.Module, device: str) -> None:
-        found.append(device)
+    def to(_model: torch.nn.Module, device: torch.device) -> None:
+        found.append(str(device))
         raise Asked
 
     monkeypatch.setattr(torch.nn.Module, "to", to)

@@ -15,12 +15,13 @@ from typing import Any, NoReturn
 
 import torch
 
+from sampa.lab.bench.ranks import free_port
 from sampa.lab.training import checkpoint
 from sampa.lab.training.loop import Trainer
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Interrupted
 from tests.lab.training.runs import carry_out
-from tests.ranks import free_port, set_up_rank
+from tests.ranks import set_up_rank
 
 _context = mp.get_context("forkserver")  # the one of tests.ranks, with everything loaded
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -23,10 +22,12 @@ from sampa.lab.bench.contenders import (
     foreign_step,
     of_method,
 )
+from sampa.lab.bench.meters import Meter, meter_of
 from sampa.lab.bench.workloads import Bench, Workload
 
 NUMBERS_OF_PARAMETERS = (10**5, 10**6, 10**7, 10**8)
 FLOAT = 4
+CPU = torch.device("cpu")
 LEAST_BYTES = {
     # The base optimizer's step reads x, m and G and writes x and m.
     "base": 5 * FLOAT,
@@ -44,7 +45,7 @@ class _HandOut(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradients: list[Tensor], *weights: Tensor) -> Tensor:
         ctx.gradients = gradients
-        return torch.zeros(())
+        return torch.zeros((), device=weights[0].device)
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -87,6 +88,7 @@ class Subject:
         parameters: How many it trains.
         gradient: Computes one gradient alone, which a step's cost contains too.
         gradients: How many of them a step takes.
+        meter: Of the device that it works on.
     """
 
     method: str
@@ -94,10 +96,15 @@ class Subject:
     step: Step
     gradient: Step
     gradients: int
+    meter: Meter
 
     def milliseconds(self) -> float:
         """The time of a step less that of its gradients."""
-        return _milliseconds(self.step) - self.gradients * _milliseconds(self.gradient)
+        return self._time(self.step) - self.gradients * self._time(self.gradient)
+
+    def _time(self, work: Step) -> float:
+        work()  # as in training; before, another has used the caches
+        return self.meter.seconds(work) * 1e3
 
     def cost(self, milliseconds: float) -> OwnCost:
         """With kernels and bytes, counted in one more step."""
@@ -114,25 +121,26 @@ def own_costs(bench: Bench) -> list[OwnCost]:
     """For the network's parameters, and for growing numbers of them; a program for one rank."""
     shapes = [tuple(p.shape) for p in bench.model().parameters()]
     methods = [*LEAST_BYTES, *contenders().keys() & {FOREIGN_SAM}]
-    found = costs([subject(method, shapes) for method in methods], repeats=50)
+    found = costs([subject(method, shapes, bench.device) for method in methods], repeats=50)
     for parameters in NUMBERS_OF_PARAMETERS:
         for method in ("sam", "sampa"):
-            found += costs([subject(method, even_shapes(parameters))], repeats=5)
+            found += costs([subject(method, even_shapes(parameters), bench.device)], repeats=5)
     return found
 
 
-def subject(method: str, shapes: Shapes) -> Subject:
+def subject(method: str, shapes: Shapes, device: torch.device = CPU) -> Subject:
     """One of our methods in one process, or pytorch_optimizer's SAM."""
-    network = nn.ParameterList([torch.randn(*shape) for shape in shapes])
+    network = nn.ParameterList([torch.randn(*shape, device=device) for shape in shapes])
     gradients = [torch.randn_like(p) for p in network]
-    bench = FreeBench(Workload("mlp", 2), torch.device("cpu"), 0, 1, network, gradients)
+    bench = FreeBench(Workload("mlp", 2), device, 0, 1, network, gradients)
     step = foreign_step(bench) if method == FOREIGN_SAM else of_method(method).make(bench)
     for _ in range(2):  # SAMPa's first call makes no update
         step()
     size = sum(p.numel() for p in network)
     last = step.optimizer.last if isinstance(step, MethodStep) else None
     probes = 2 if last is None else last.probes
-    return Subject(method, size, step, bare_step(bench, update=False), probes)
+    gradient = bare_step(bench, update=False)
+    return Subject(method, size, step, gradient, probes, meter_of(device))
 
 
 def costs(subjects: Sequence[Subject], repeats: int) -> list[OwnCost]:
@@ -142,13 +150,6 @@ def costs(subjects: Sequence[Subject], repeats: int) -> list[OwnCost]:
         s.cost(statistics.median(times))
         for s, times in zip(subjects, zip(*turns, strict=True), strict=True)
     ]
-
-
-def _milliseconds(work: Step) -> float:
-    work()  # as in training; before, another has used the caches
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) * 1e3
 
 
 def even_shapes(parameters: int, tensors: int = 50) -> list[tuple[int, ...]]:

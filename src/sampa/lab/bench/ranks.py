@@ -6,7 +6,7 @@ import datetime
 import multiprocessing
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from typing import Any, TypeVar
 
@@ -15,24 +15,23 @@ import torch
 from sampa.execution.parallel.groups import open_mesh
 from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.heap import keep_freed_memory
-from sampa.messages import require
 
 Result = TypeVar("Result")
 
 
 def on_ranks(
-    function: Callable[..., Result], ranks: int, workload: Workload, *arguments: Any
+    function: Callable[..., Result],
+    devices: Sequence[torch.device],
+    workload: Workload,
+    *arguments: Any,
 ) -> list[Result]:
-    """The results of `function(bench, *arguments)` on ranks that can talk, each with its bench.
+    """The results of `function(bench, *arguments)`, on a rank that can talk for each device.
 
     Raises:
-        ValueError: If there are GPUs, but too few.
         Exception: What the first of them that failed raised; the others are ended.
     """
-    gpus = torch.cuda.device_count()
-    require("ranks", ranks, gpus == 0 or ranks <= gpus, f"<= {gpus}, the number of GPUs")
     port, before = free_port(), set(multiprocessing.active_children())
-    devices = [torch.device("cuda", r) if gpus else torch.device("cpu") for r in range(ranks)]
+    ranks = len(devices)
     benches = [Bench(workload, device, rank, ranks) for rank, device in enumerate(devices)]
     with ProcessPoolExecutor(ranks, multiprocessing.get_context("spawn")) as pool:
         running = [pool.submit(_run, function, bench, port, *arguments) for bench in benches]

@@ -6,9 +6,7 @@ is worth more than two averages.
 
 from __future__ import annotations
 
-import resource
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +16,7 @@ import torch.distributed as dist
 from sampa.execution.parallel.executor import Parallel
 from sampa.execution.parallel.groups import Traffic
 from sampa.lab.bench.contenders import Contender, MethodStep, Placement, Step, contenders
+from sampa.lab.bench.meters import meter_of
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.workloads import Bench, Workload
 
@@ -92,14 +91,11 @@ def _turn(bench: Bench, contender: Contender, step: Step | None) -> float:
     if step is None:
         return 0.0
     step()  # in training a step follows one like it; here another has used the caches
-    _wait_for_device(bench.device)
+    meter = meter_of(bench.device)
+    meter.wait()
     if bench.ranks > 1 and contender.placement is not Placement.ONE_DEVICE:
         dist.barrier()
-    start = time.perf_counter()
-    for _ in range(contender.steps):
-        step()
-    _wait_for_device(bench.device)
-    return time.perf_counter() - start
+    return meter.seconds(lambda: [step() for _ in range(contender.steps)])
 
 
 def _counted(step: MethodStep, number: int) -> Counts:
@@ -118,11 +114,6 @@ def _counted(step: MethodStep, number: int) -> Counts:
     return Counts(*(t / number if t % number else t // number for t in totals))
 
 
-def _wait_for_device(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.get_device_module(device).synchronize()
-
-
 def _tell(rank: int, done: int, rounds: int) -> None:
     if rank == 0 and sys.stderr.isatty():
         end = "\n" if done == rounds else "\r"
@@ -132,17 +123,14 @@ def _tell(rank: int, done: int, rounds: int) -> None:
 # ---- memory: each contender trains alone, in processes that do nothing else -------------------
 
 
-def peak_memory(workload: Workload, ranks: int, name: str) -> int:
-    """The most bytes that any rank had in use: resident on a CPU, allocated on a GPU."""
-    processes = 1 if contenders()[name].placement is Placement.ONE_DEVICE else ranks
-    return max(on_ranks(_peak, processes, workload, name))
+def peak_memory(workload: Workload, devices: Sequence[torch.device], name: str) -> int:
+    """The most bytes that any rank had in use: resident on a CPU, else as allocated."""
+    needed = 1 if contenders()[name].placement is Placement.ONE_DEVICE else len(devices)
+    return max(on_ranks(_peak, devices[:needed], workload, name))
 
 
 def _peak(bench: Bench, name: str) -> int:
     step = contenders()[name].make(bench)
     for _ in range(MEMORY_STEPS):
         step()
-    if bench.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(bench.device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return meter_of(bench.device).peak_bytes()

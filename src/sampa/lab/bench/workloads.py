@@ -92,5 +92,5 @@ def detailed_loss(model: nn.Module, batch: Any) -> Loss:
     inputs, targets = batch
     logits = model(inputs)
     per_sample = F.cross_entropy(logits, targets, reduction="none")
-    index = torch.arange(len(targets))
+    index = torch.arange(len(targets), device=targets.device)
     return Loss(per_sample.mean(), per_sample, logits, targets, index)

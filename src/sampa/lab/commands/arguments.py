@@ -230,12 +230,14 @@ class BenchArguments:
         sampa bench --model resnet56 --batch-size 8 --rounds 100
         sampa bench --model bert-mini --batch-size 16 --advise
         sampa bench --json bench.json --html bench.html
+        sampa bench --device cuda --model resnet50 --batch-size 64
 
     Attributes:
         model: A network by name, such as resnet20, resnet56, mlp, bert-mini.
         batch_size: Samples in a batch; data-parallel contenders share one.
         rounds: Steps of each contender; more make the medians steadier.
         base: The base optimizer, sgd (with momentum) or adamw.
+        device: Such as cpu or cuda (default: the accelerator of this machine, or else the CPU).
         all_methods: Measure LookSAM, AE-SAM, SAF, MESA and ESAM too.
         memory: Measure the peak memory of a process as well; each takes a few seconds.
         own_cost: Measure a step beyond its gradients too, up to 10^8 parameters (3 GB, minutes).
@@ -249,6 +251,7 @@ class BenchArguments:
     batch_size: int = 128
     rounds: int = 20
     base: str = "sgd"
+    device: str | None = None
     all_methods: bool = True
     memory: bool = True
     own_cost: bool = False

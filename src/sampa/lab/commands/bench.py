@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from sampa.lab.bench.contenders import contenders
@@ -18,10 +19,12 @@ from sampa.lab.bench.rounds import measure_steps, peak_memory
 from sampa.lab.bench.tables import measured_on, result_tables
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
+from sampa.lab.devices import device_name, find_device
 from sampa.lab.results.table import for_terminal
 from sampa.lab.training.conditions import conditions
 from sampa.messages import require
 
+RANKS = 2
 MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 
 
@@ -29,13 +32,14 @@ def main(arguments: BenchArguments) -> int:
     rounds = arguments.rounds
     require("rounds", rounds, rounds >= 1, ">= 1")
     workload = Workload(arguments.model, arguments.batch_size, arguments.base)
+    devices = [find_device(arguments.device, rank) for rank in range(RANKS)]
     names = tuple(contenders(all_methods=arguments.all_methods))
     console = Console()
     console.print(f"{workload}, {len(names)} contenders, {rounds} rounds")
-    stated = _conditions(workload)  # before it is this that keeps the machine busy
-    seconds, counts = on_ranks(measure_steps, 2, workload, names, rounds)[0]
-    peaks = {n: peak_memory(workload, 2, n) for n in MEMORY_OF} if arguments.memory else {}
-    costs = on_ranks(own_costs, 1, workload)[0] if arguments.own_cost else ()
+    stated = _conditions(workload, devices[0])  # before it is this that keeps the machine busy
+    seconds, counts = on_ranks(measure_steps, devices, workload, names, rounds)[0]
+    peaks = {n: peak_memory(workload, devices, n) for n in MEMORY_OF} if arguments.memory else {}
+    costs = on_ranks(own_costs, devices[:1], workload)[0] if arguments.own_cost else ()
     result = result_of(seconds, counts, peaks, stated, costs)
     _show(result, console, advise=arguments.advise)
     if arguments.json is not None:
@@ -48,7 +52,7 @@ def main(arguments: BenchArguments) -> int:
         from sampa.lab.bench.timeline import record_step, timeline_svg
 
         title = f"One step of SAMPa on two ranks: {workload}"
-        _write(arguments.timeline, timeline_svg(on_ranks(record_step, 2, workload), title))
+        _write(arguments.timeline, timeline_svg(on_ranks(record_step, devices, workload), title))
     return 0
 
 
@@ -60,9 +64,10 @@ def _show(result: BenchResult, console: Console, *, advise: bool) -> None:
         console.print(advice(result), highlight=False)
 
 
-def _conditions(workload: Workload) -> dict[str, Any]:
+def _conditions(workload: Workload, device: torch.device) -> dict[str, Any]:
     found = conditions()
-    found |= {"threads": 1, "processes": 2, "load_before": os.getloadavg()[0]}
+    found["machine"]["device"] = device_name(device)
+    found |= {"threads": 1, "processes": RANKS, "load_before": os.getloadavg()[0]}
     return found | {"problem": asdict(workload)}
 
 

@@ -30,7 +30,7 @@ def main(arguments: DemoArguments) -> int:
     set_up_process()
     run = find_recipe("digits-cpu")
     for seed, method in [(seed, method) for seed in seeds for method in METHODS]:
-        settings = Settings(resume=True, quiet=True)
+        settings = Settings(device="cpu", resume=True, quiet=True)  # two processes, on any machine
         try:
             chosen = run.changed(method=method, seed=seed)
             result = train(chosen, out / method / f"seed-{seed}", settings)

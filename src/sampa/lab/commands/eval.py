@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sampa.lab.commands.arguments import EvalArguments
+from sampa.lab.devices import find_device
 from sampa.lab.models import build
 from sampa.lab.training import checkpoint
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.launch import set_up_process
-from sampa.lab.training.ranks import default_device
 from sampa.lab.training.tasks import open_task
 
 
@@ -23,7 +23,7 @@ def main(arguments: EvalArguments) -> int:
     task = open_task(run, arguments.data_dir)
     model = build(run.model.name, **run.model.options, **task.model_options())
     model.load_state_dict(found.state["model"])
-    scores = task.evaluate(model.to(default_device()).eval(), split)
+    scores = task.evaluate(model.to(find_device()).eval(), split)
     text = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
     print(f"{run.name} {run.method} seed {run.seed}, {found.path.name}: {split} {text}")
     return 0

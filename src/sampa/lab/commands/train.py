@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sampa.lab.commands.arguments import TrainArguments
+from sampa.lab.devices import find_device
 from sampa.lab.training.launch import end_with_launcher, is_launched, launch, set_up_process
 from sampa.lab.training.loop import train
 from sampa.lab.training.method import checked_method
@@ -28,6 +29,8 @@ def main(arguments: TrainArguments) -> int:
         Console().print(recipe_table())
         return 0 if arguments.list else 2
     run = configured(arguments)
+    for rank in range(arguments.devices):  # before anything is started or written
+        find_device(arguments.settings.device, rank)
     if arguments.devices > 1 and not is_launched():
         checked_method(run)
         return launch(arguments.devices, sys.argv[1:], arguments.max_restarts)

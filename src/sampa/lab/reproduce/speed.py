@@ -20,6 +20,7 @@ from sampa.lab.bench.contenders import Contender, Placement, Step, bare_step, of
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.rounds import take_turns
 from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
+from sampa.lab.devices import find_device
 from sampa.lab.reproduce.memory import peak_bytes
 from sampa.lab.reproduce.plan import Request
 from sampa.lab.results.outcome import Scale
@@ -114,7 +115,8 @@ def contest(name: str, request: Request) -> ContestResult:
     if scale == "smoke":
         result = measure_contest(Bench(workload, torch.device("cpu"), 0, 1), name, scale)
     else:
-        result = on_ranks(measure_contest, RANKS, workload, name, scale)[0]
+        devices = [find_device(local_rank=rank) for rank in range(RANKS)]
+        result = on_ranks(measure_contest, devices, workload, name, scale)[0]
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write("measured.json", asdict(result))
     return result

@@ -15,6 +15,7 @@ import sampa
 from sampa.batches import map_tensors
 from sampa.catalog import find_method
 from sampa.execution.randomness import derive_seed
+from sampa.lab.devices import find_device
 from sampa.lab.models import build
 from sampa.lab.training import checkpoint, ranks
 from sampa.lab.training.checkpoint import BEST, NEWEST, CheckpointError
@@ -71,7 +72,7 @@ class Trainer:
 
     def __init__(self, run: Run, folder: RunFolder, settings: Settings, method: Method) -> None:
         self.run, self.folder, self.settings = run, folder, settings
-        self.device = settings.device or ranks.default_device()
+        self.device = find_device(settings.device)
         self.epochs = epochs_of(run)
         branches = min(method.probes_per_round, ranks.world_size())
         self.data_ranks = ranks.world_size() // branches
@@ -90,7 +91,7 @@ class Trainer:
             **method_options(run, factory, self.per_epoch * self.epochs),
             executor=self.executor,
             max_norm=run.max_norm,
-            scaler=torch.amp.GradScaler(self.device) if run.amp == "fp16" else None,
+            scaler=torch.amp.GradScaler(self.device.type) if run.amp == "fp16" else None,
             seed=derive_seed(run.seed, "noise in the model"),
             save_batch=False,  # batches are a pure function of their number
         )
@@ -156,7 +157,7 @@ class Trainer:
 
     def _loss(self, batch: Any) -> sampa.Loss:
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.run.amp or "")
-        with torch.autocast(torch.device(self.device).type, dtype, enabled=dtype is not None):
+        with torch.autocast(self.device.type, dtype, enabled=dtype is not None):
             loss = self.task.loss(self.executor.model, batch)
         if loss.logits is not None and loss.targets is not None and loss.logits.shape[1] > 1:
             share = (loss.logits.detach().argmax(1) == loss.targets).float().mean().item()

@@ -26,13 +26,6 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def default_device() -> str:
-    """This rank's GPU, or the CPU where there is none."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-
-
 def any_rank(flag: bool) -> bool:
     """Whether the flag is set on some rank; the same answer everywhere."""
     if not is_distributed():

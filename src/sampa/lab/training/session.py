@@ -53,7 +53,7 @@ class Settings:
         save_every: Batches between checkpoints (default: once an epoch).
         timeout: Seconds after which a rank gives up on the others.
         tensorboard: Also write TensorBoard curves.
-        device: Where the model is (default: the GPU of this rank, or the CPU).
+        device: Such as cpu or cuda (default: the accelerator of this machine, or else the CPU).
         keep: How many checkpoints stay; no option of the command line.
         quiet: Say nothing while it works; no option of the command line.
     """
