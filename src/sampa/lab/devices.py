@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sampa.messages import WrongUsage
 
+STREAMS = ("cuda", "xpu")  # where copies from pinned memory run beside other work
 # Where convolutions are faster if the channels of a pixel are next to each other in memory.
 CHANNELS_LAST = ("cuda", "xpu")
 
@@ -56,6 +58,19 @@ def device_name(device: torch.device) -> str:
     """The maker's name of a device, such as NVIDIA A100-SXM4-40GB."""
     module = torch.get_device_module(device)
     return module.get_device_name(device) if hasattr(module, "get_device_name") else device.type
+
+
+def has_streams(device: torch.device) -> bool:
+    """Whether copies to the device can run beside its other work."""
+    return device.type in STREAMS
+
+
+def move_model(model: nn.Module, device: torch.device) -> None:
+    """Move a model; weights of convolutions get the layout that suits the device."""
+    model.to(device)
+    if device.type in CHANNELS_LAST:
+        untyped: Any = model  # torch's annotations of `to` leave memory_format out
+        untyped.to(memory_format=torch.channels_last)
 
 
 def in_suited_layout(tensor: Tensor, device: torch.device) -> Tensor:

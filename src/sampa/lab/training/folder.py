@@ -1,7 +1,8 @@
 """The folder of a run: what was asked for, under which conditions, and what came out.
 
 run.json       the run, all hyper-parameters, commit, versions, machine
-metrics.jsonl  one line an epoch
+metrics.jsonl  one line an epoch: the same bits however often the run is interrupted
+times.jsonl    one line an epoch: how long it took, and the share of it spent waiting for data
 result.json    the outcome; there when the run is done
 checkpoints/   see `checkpoint`
 """
@@ -192,6 +193,11 @@ class RunFolder:
                     os.truncate(self._metrics, size)  # half a line may have been written
                 raise
             del self._unwritten[0]
+
+    def note_times(self, line: dict[str, Any]) -> None:
+        """Write how long an epoch took: beside the metrics, which no clock may change."""
+        with (self.path / "times.jsonl").open("a") as handle:
+            handle.write(json.dumps(line) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         if not self._metrics.exists():

@@ -12,14 +12,14 @@ import torch
 from torch import nn
 
 import sampa
-from sampa.batches import map_tensors
 from sampa.catalog import find_method
 from sampa.execution.randomness import derive_seed
-from sampa.lab.devices import find_device
+from sampa.lab.devices import find_device, move_model
 from sampa.lab.models import build
 from sampa.lab.training import checkpoint, ranks
 from sampa.lab.training.checkpoint import BEST, NEWEST, CheckpointError
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.loading import Loader
 from sampa.lab.training.method import base_optimizer, checked_method, epochs_of, method_options
 from sampa.lab.training.progress import Display, write_curves
 from sampa.lab.training.run import Result, Run
@@ -72,17 +72,17 @@ class Trainer:
 
     def __init__(self, run: Run, folder: RunFolder, settings: Settings, method: Method) -> None:
         self.run, self.folder, self.settings = run, folder, settings
-        self.device = find_device(settings.device)
-        self.epochs = epochs_of(run)
+        self.device, self.epochs = find_device(settings.device), epochs_of(run)
         branches = min(method.probes_per_round, ranks.world_size())
         self.data_ranks = ranks.world_size() // branches
         # The mesh puts data ranks next to each other: rank = branch * data ranks + data rank.
         shard = ranks.rank() % self.data_ranks
         self.task = open_task(run, settings.data_dir, shard=shard, shards=self.data_ranks)
         self.per_epoch = len(self.task.batches)
+        self.loader = Loader(self.task.batches, self.epochs, self.device, settings.prefetch)
         torch.manual_seed(derive_seed(run.seed, "model"))
         self.model = build(run.model.name, **run.model.options, **self.task.model_options())
-        self.model.to(self.device)
+        move_model(self.model, self.device)
         network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
         self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)
         factory = find_method(run.method)
@@ -96,7 +96,7 @@ class Trainer:
             save_batch=False,  # batches are a pure function of their number
         )
         self.state = LoopState()
-        self.accuracy = 0.0  # of training in percent, a running mean for the display only
+        self.accuracy = torch.zeros(())  # of training in percent, smoothed, for the display only
 
     # ---- the loop ----------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Trainer:
         )
         mean_loss, step_seconds = self.state.loss_sum / (number + 1), clock.steps / (number + 1)
         samples_per_second = self.run.batch_size / max(step_seconds, 1e-9)
-        display.advance(mean_loss, self.accuracy, lr, samples_per_second)
+        display.advance(mean_loss, float(self.accuracy), lr, samples_per_second)
 
     def display(self, total: int) -> Display:
         label = f"{self.run.name} {self.run.method} seed {self.run.seed}"
@@ -152,15 +152,15 @@ class Trainer:
         return Display(total, self.state.position, label, shown=shown)
 
     def batch(self, position: int) -> Any:
-        batch = self.task.batches.batch(*divmod(position, self.per_epoch))
-        return map_tensors(lambda t: t.to(self.device), batch)
+        return self.loader.batch(position)
 
     def _loss(self, batch: Any) -> sampa.Loss:
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.run.amp or "")
         with torch.autocast(self.device.type, dtype, enabled=dtype is not None):
             loss = self.task.loss(self.executor.model, batch)
         if loss.logits is not None and loss.targets is not None and loss.logits.shape[1] > 1:
-            share = (loss.logits.detach().argmax(1) == loss.targets).float().mean().item()
+            # It stays on the device: to read it would hold up backward.
+            share = (loss.logits.detach().argmax(1) == loss.targets).float().mean()
             self.accuracy = SMOOTHING * self.accuracy + (1 - SMOOTHING) * 100 * share
         return loss
 
@@ -185,21 +185,22 @@ class Trainer:
             "skips": last.skips,
             **{f"validation_{name}": value for name, value in scores.items()},
         }
-        self._record(line, display)
-        data_share = 100 * clock.data / max(clock.data + clock.steps, 1e-9)
+        times = {"epoch": epoch, "seconds": seconds, "data_share": clock.data_share}
+        self._record(line, times, display)
         display.say(
             f"epoch {epoch + 1}/{self.epochs}  loss {train_loss:.4f}  "
             f"validation {self.task.metric} {score:.2f}  lr {lr:.4f}  {seconds:.1f} s  "
-            f"data {data_share:.1f} %  left {display.eta(self.state.position)}"
+            f"data {clock.data_share:.1f} %  left {display.eta(self.state.position)}"
         )
 
-    def _record(self, line: dict[str, Any], display: Display) -> None:
+    def _record(self, line: dict[str, Any], times: dict[str, Any], display: Display) -> None:
         if not ranks.is_first():
             return
         try:
             self.folder.append(line)
             if self.settings.tensorboard:
-                write_curves(self.folder.path / "tensorboard", line)
+                write_curves(self.folder.path / "tensorboard", line | times)
+            self.folder.note_times(times)
         except OSError as error:
             display.say(f"warning: metrics wait for room on the disk ({error}); training goes on")
 

@@ -54,6 +54,8 @@ class Settings:
         timeout: Seconds after which a rank gives up on the others.
         tensorboard: Also write TensorBoard curves.
         device: Such as cpu or cuda (default: the accelerator of this machine, or else the CPU).
+        prefetch: Make the next batch while a step runs (default: on an accelerator); no option of
+            the command line.
         keep: How many checkpoints stay; no option of the command line.
         quiet: Say nothing while it works; no option of the command line.
     """
@@ -67,6 +69,7 @@ class Settings:
     timeout: float = 300.0
     tensorboard: bool = False
     device: str | None = None
+    prefetch: Suppress[bool | None] = None
     keep: Suppress[int] = 2
     quiet: Suppress[bool] = False
 
@@ -102,6 +105,11 @@ class Clock:
 
     def __post_init__(self) -> None:
         self._lap_began = self.began
+
+    @property
+    def data_share(self) -> float:
+        """Percent of the time that went by in waiting for data."""
+        return 100 * self.data / max(self.data + self.steps, 1e-9)
 
     def lap(self) -> float:
         """Seconds since the last lap."""
