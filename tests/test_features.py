@@ -1,11 +1,10 @@
-"""Accumulation, compiled models, and steps whose gradient is zero or not finite."""
+"""Accumulation, and steps whose gradient is zero or not finite."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -17,10 +16,8 @@ from tests.problems import (
     Batch,
     cross_entropy_of,
     flat,
-    image_batches,
     same_bits,
     sgd,
-    small_net,
     tiny_mlp,
     trajectory,
     vector_batches,
@@ -178,30 +175,3 @@ def test_a_zero_gradient_gives_a_finite_result(method: str) -> None:
     assert torch.equal(flat(model), before)
     assert optimizer.last is not None
     assert not optimizer.last.skipped
-
-
-# ---- compiled models -----------------------------------------------------------------------------
-
-
-def compiled_run(backend: str | None, **options: Any) -> nn.Module:
-    torch._dynamo.reset()
-    model = small_net(**options)
-    called = model if backend is None else torch.compile(model, backend=backend)
-    optimizer = sampa.SAM(sgd(model), rho=0.1, seed=0, executor=sampa.Serial(model))
-    for batch in image_batches(3, size=4):
-        optimizer.step(cross_entropy_of(called), batch)
-    return model
-
-
-def test_a_traced_model_trains_as_the_plain_one_bitwise() -> None:
-    """torch.compile's tracer alone; weights that lie elsewhere are seen by the traced graph."""
-    plain, traced = compiled_run(None), compiled_run("eager")
-    assert same_bits(traced.state_dict(), plain.state_dict())
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")
-def test_a_compiled_model_trains_as_the_plain_one() -> None:
-    """Generated kernels sum in another order: a few units of 1e-7 on weights of size 1."""
-    plain, compiled = compiled_run(None, dropout=0.0), compiled_run("inductor", dropout=0.0)
-    torch.testing.assert_close(flat(compiled), flat(plain), rtol=0, atol=2e-6)

@@ -136,21 +136,6 @@ def test_one_bad_batch_costs_sam_db_one_step(form: Literal["next", "previous"]) 
     assert optimizer.last.skips == 1
 
 
-# layers.py _notice is traced by torch.compile
-@pytest.mark.filterwarnings("ignore:Using `torch.compile")
-def test_a_traced_model_trains_without_an_executor() -> None:
-    ends = []
-    for compiled in (False, True):
-        torch._dynamo.reset()
-        model = small_net()
-        called = torch.compile(model, backend="eager") if compiled else model
-        optimizer = sampa.SAM(sgd(model), seed=0)
-        for batch in image_batches(3, size=4):
-            optimizer.step(cross_entropy_of(called), batch)
-        ends.append(model.state_dict())
-    assert same_bits(*ends)
-
-
 # backward inside loss_fn is not told
 def test_backward_inside_loss_fn_is_refused_with_a_reason() -> None:
     model = tiny_mlp()

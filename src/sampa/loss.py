@@ -48,8 +48,12 @@ class Loss:
 
     def detached(self) -> Loss:
         """The same numbers without their graph."""
+        return self.each(Tensor.detach)
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Loss:
+        """The function's results in place of the tensors that were given."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Loss(**{name: t if t is None else t.detach() for name, t in given.items()})
+        return Loss(**{name: t if t is None else function(t) for name, t in given.items()})
 
 
 Objective = Callable[[Loss], Tensor]

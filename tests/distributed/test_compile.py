@@ -7,6 +7,7 @@ switch is left on.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import warnings
@@ -18,7 +19,6 @@ import torch
 from torch import nn
 
 from tests.distributed.training import Outcome, Run, Session, differences
-from tests.marks import rest_is_slow
 from tests.problems import small_net
 from tests.ranks import run_ranks
 
@@ -28,7 +28,10 @@ has_compiler = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler"
 )
 PATIENCE = 300.0  # seconds; a compiler on a busy machine takes its time
-BACKENDS = ["aot_eager", pytest.param("inductor", marks=has_compiler)]
+
+
+def plain(net: nn.Module, _backend: str) -> nn.Module:
+    return net
 
 
 def wrapped(net: nn.Module, backend: str) -> nn.Module:
@@ -81,22 +84,42 @@ def train_compiled(
     return session.outcome(), graphs
 
 
+@functools.cache
+def outcomes(ranks: int, *how: Any) -> list[tuple[Outcome, int]]:
+    """Of every rank; several tests look at the same run."""
+    return run_ranks(ranks, train_compiled, *how, timeout=PATIENCE)
+
+
 def assert_all_equal(*how: Any) -> None:
-    expected, _ = run_ranks(1, train_compiled, *how, timeout=PATIENCE)[0]
-    for outcome, _ in run_ranks(2, train_compiled, *how, timeout=PATIENCE):
+    ((expected, _),) = outcomes(1, *how)
+    for outcome, _ in outcomes(2, *how):
         assert differences(outcome, expected) == []
 
 
-@pytest.mark.parametrize("shared_memory", rest_is_slow([True, False], True))
-def test_a_compiled_model_matches_its_serial_run_bitwise(shared_memory: bool) -> None:
-    assert_all_equal(small_net, wrapped, "aot_eager", shared_memory)
+def test_a_compiled_model_matches_its_serial_run_bitwise() -> None:
+    """Through shared memory; over the network below."""
+    assert_all_equal(small_net, wrapped, "aot_eager", True)
 
 
+def test_a_traced_model_on_two_ranks_matches_the_plain_model_in_one_process_bitwise() -> None:
+    ((expected, graphs),) = outcomes(1, small_net, plain, "eager", True)
+    assert graphs == 0
+    for outcome, _ in outcomes(2, small_net, in_place, "eager", True):
+        assert differences(outcome, expected) == []
+
+
+# Each pair of a network, a way to compile it and a backend is in one of these; the way is the
+# tracer's affair, so that the slow backend need not see all.
 @pytest.mark.slow
 @pytest.mark.timeout(2 * PATIENCE)
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("compiled", [wrapped, in_place])
-@pytest.mark.parametrize("net", [small_net, wide_net])
+@pytest.mark.parametrize(
+    ("net", "compiled", "backend"),
+    [
+        *((net, way, "aot_eager") for net in (small_net, wide_net) for way in (wrapped, in_place)),
+        pytest.param(small_net, in_place, "inductor", marks=has_compiler),
+        pytest.param(wide_net, wrapped, "inductor", marks=has_compiler),
+    ],
+)
 def test_any_compiled_model_matches_its_serial_run_bitwise(
     net: Callable[[], nn.Module], compiled: Callable[[nn.Module, str], nn.Module], backend: str
 ) -> None:
@@ -110,6 +133,6 @@ def test_the_executor_makes_no_more_graphs_than_one_process(
     compiled: Callable[[nn.Module, str], nn.Module],
 ) -> None:
     """The hooks that guard BatchNorm statistics stay out of the graph."""
-    _, alone = run_ranks(1, train_compiled, small_net, compiled, "aot_eager")[0]
-    for _, graphs in run_ranks(2, train_compiled, small_net, compiled, "aot_eager"):
+    ((_, alone),) = outcomes(1, small_net, compiled, "aot_eager")
+    for _, graphs in outcomes(2, small_net, compiled, "aot_eager"):
         assert 0 < graphs <= alone

@@ -13,19 +13,20 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from sampa.torch_private import BatchNormLayer
 
-def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+
+def batch_norms(model: nn.Module) -> list[BatchNormLayer]:
     """The layers of `model` that keep running statistics."""
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    return [m for m in model.modules() if isinstance(m, BatchNormLayer) and m.track_running_stats]
 
 
 @contextmanager
 def frozen_statistics(model: nn.Module | None) -> Iterator[None]:
     """Leave running statistics alone inside the block, and put the layers back on the way out."""
-    with _overridden(model, (_BatchNorm,), "track_running_stats", False):
+    with _overridden(model, (BatchNormLayer,), "track_running_stats", False):
         yield
 
 

@@ -1,18 +1,32 @@
-"""Functions that torch.compile leaves alone."""
+"""Compiled models and CUDA graphs inside `loss_fn`; `step` itself is left alone by the compiler.
+
+A CUDA graph writes its results to the same memory each time that it runs. A step makes several
+passes and needs the gradients of all of them, so what outlives its pass is copied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import torch
+from torch import Tensor
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from sampa.torch_private import has_shared_memory, uses_cuda_graphs
 
 
-def outside_of_graphs(function: Function) -> Function:
-    """Let a compiled model call this function as it is, between its graphs.
+def begin_pass() -> None:
+    """Tell CUDA graphs of torch.compile that the results of the pass before may be overwritten.
 
-    It is what torch.compiler.disable comes to, without importing the compiler: that takes as long
-    as importing torch, also where nothing is trained.
+    Without CUDA graphs it does nothing: the call below would import the compiler.
     """
-    function._torchdynamo_disable = True  # pyright: ignore[reportFunctionMemberAccess]
-    return function
+    if uses_cuda_graphs():
+        torch.compiler.cudagraph_mark_step_begin()
+
+
+def outliving(tensor: Tensor) -> Tensor:
+    """The tensor, or its copy if the next pass may overwrite its memory.
+
+    torch.compile with mode="reduce-overhead" does not tell which tensors are in its graphs' memory:
+    once it is used in a process, everything on a GPU is copied. The memory of a graph by
+    torch.cuda.make_graphed_callables is known by its second owner, the graph.
+    """
+    is_at_risk = tensor.is_cuda and (uses_cuda_graphs() or has_shared_memory(tensor))
+    return tensor.clone() if is_at_risk else tensor

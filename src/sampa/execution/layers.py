@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from sampa.method import ParameterInfo
+from sampa.torch_private import BatchNormLayer, InstanceNormLayer
 
-NORMALIZATIONS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+NORMALIZATIONS = (BatchNormLayer, InstanceNormLayer, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class Layers:

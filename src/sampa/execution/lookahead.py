@@ -17,7 +17,9 @@ import torch.optim.optimizer as torch_optimizer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sampa.execution.compiler import outliving
 from sampa.method import Move
+from sampa.torch_private import GLOBAL_STEP_HOOKS, STEP_HOOKS
 from sampa.vectors.vector import Vector, Weights, copy_
 
 Copies = list[tuple[Tensor, Tensor]]
@@ -84,12 +86,20 @@ def clear_gradients(weights: Weights) -> None:
         p.grad = None
 
 
+def keep_gradients(weights: Weights) -> None:
+    """Let gradients outlive the next backward pass, also if that is a CUDA graph."""
+    for p in weights:
+        if p.is_cuda and p.grad is not None:
+            p.grad = outliving(p.grad)
+
+
 def take_gradients(weights: Weights) -> Vector:
     """The gradients that a backward pass left, taken away from the parameters.
 
     Raises:
         RuntimeError: If one of them is sparse.
     """
+    keep_gradients(weights)
     gradients = [p.grad for p in weights]
     clear_gradients(weights)
     if any(t is not None and t.is_sparse for t in gradients):
@@ -102,12 +112,8 @@ def take_gradients(weights: Weights) -> Vector:
 
 def _unhooked_step(base: Optimizer) -> None:
     """`base.step()` without step hooks and schedulers' counters: a lookahead is not a step."""
-    hooks = [
-        (base, "_optimizer_step_pre_hooks"),
-        (base, "_optimizer_step_post_hooks"),
-        (torch_optimizer, "_global_optimizer_pre_hooks"),
-        (torch_optimizer, "_global_optimizer_post_hooks"),
-    ]
+    hooks: list[tuple[Any, str]] = [(base, name) for name in STEP_HOOKS]
+    hooks += [(torch_optimizer, name) for name in GLOBAL_STEP_HOOKS]
     saved = [getattr(owner, name) for owner, name in hooks]
     for owner, name in hooks:
         setattr(owner, name, OrderedDict())

@@ -6,9 +6,9 @@ compiler marks its parts with this class, which does not.
 
 from __future__ import annotations
 
-from torch._C._profiler import _RecordFunctionFast
+from sampa.torch_private import RecordFunction
 
 MOVE, GRADIENT, RESTORE, EXCHANGE, UPDATE = (
-    _RecordFunctionFast(f"sampa.{name}")
+    RecordFunction(f"sampa.{name}")
     for name in ("move", "gradient", "restore", "exchange", "update")
 )

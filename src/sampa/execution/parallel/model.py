@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sampa.execution.batch_norm import batch_norms
-from sampa.execution.compiler import outside_of_graphs
 from sampa.execution.parallel.groups import Groups
 from sampa.method import Round
+from sampa.torch_private import outside_of_graphs
 
 
 class SharedStatistics:

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from sampa.lab.bench.contenders import (
     FOREIGN_SAM,
@@ -24,6 +22,7 @@ from sampa.lab.bench.contenders import (
 )
 from sampa.lab.bench.meters import Meter, meter_of
 from sampa.lab.bench.workloads import Bench, Workload
+from sampa.torch_private import TorchDispatchMode, declared_arguments, tree_leaves
 
 NUMBERS_OF_PARAMETERS = (10**5, 10**6, 10**7, 10**8)
 FLOAT = 4
@@ -195,7 +194,7 @@ def _written(func: Any, args: Any, result: Any) -> int:
 
 def _changed(func: Any, args: Any) -> list[Any]:
     """The arguments that an operator writes to, by its schema."""
-    pairs = zip(args, func._schema.arguments, strict=False)
+    pairs = zip(args, declared_arguments(func), strict=False)
     return [value for value, a in pairs if a.alias_info is not None and a.alias_info.is_write]
 
 

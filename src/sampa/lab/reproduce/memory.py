@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from sampa.torch_private import TorchDispatchMode, tree_leaves
 
 
 class Living(TorchDispatchMode):
@@ -33,7 +33,8 @@ class Living(TorchDispatchMode):
         for leaf in tree_leaves((args, out)):
             if isinstance(leaf, torch.Tensor):
                 storage = leaf.untyped_storage()
-                self._alive[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+                reference = StorageWeakRef(storage)
+                self._alive[reference.cdata] = (reference, storage.nbytes())
         if len(self._alive) > before:
             self._count()
         return out

@@ -1,0 +1,91 @@
+"""Every private name of torch that sampa uses; the rest of the package gets them here.
+
+Such names may change in any release of torch. Each is listed below with the reason for its use and
+the releases that it was checked in; `tests/test_torch_private.py` checks that the running torch has
+them all, and that no other module uses one.
+
+One family is used where it is needed, because equations read better: `torch._foreach_*`, the
+operations on lists of tensors that torch.optim itself is made of (checked in the same releases).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._profiler import _RecordFunctionFast
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._pytree import tree_leaves as tree_leaves
+
+CHECKED_IN = ("2.10.0", "2.13.0", "2.15.0")
+"""The releases that all of these were checked in."""
+
+PRIVATE = {
+    "torch._foreach_*": "one call for the operation on all tensors of a vector",
+    "torch._disable_dynamo": "torch.compiler.disable would import the compiler with the library",
+    "torch._C._profiler._RecordFunctionFast": "costs nothing where no profiler runs",
+    "torch._C._storage_Use_Count": "tells whether a gradient's memory belongs to someone else",
+    "torch.UntypedStorage._cdata": "what that function takes",
+    "torch._inductor.cudagraph_trees": "is loaded if and only if a compiled model uses CUDA graphs",
+    "torch.nn.modules.batchnorm._BatchNorm": "what BatchNorm1d, 2d, 3d and SyncBatchNorm share",
+    "torch.nn.modules.instancenorm._InstanceNorm": "what InstanceNorm1d, 2d and 3d share",
+    "torch.optim.optimizer._global_optimizer_pre_hooks": "a lookahead is not a step: no hook runs",
+    "torch.optim.optimizer._global_optimizer_post_hooks": "the same",
+    "torch.optim.SGD._optimizer_step_pre_hooks": "the same, for hooks of one optimizer",
+    "torch.optim.SGD._optimizer_step_post_hooks": "the same",
+    "torch.optim.SGD._optimizer_state_dict_pre_hooks": "an optimizer around another runs its own",
+    "torch.optim.SGD._optimizer_state_dict_post_hooks": "the same",
+    "torch.optim.SGD._optimizer_load_state_dict_pre_hooks": "the same",
+    "torch.optim.SGD._optimizer_load_state_dict_post_hooks": "the same",
+    "torch.optim.SGD._opt_called": "a scheduler warns if it is not set after a batch",
+    "torch.utils._python_dispatch.TorchDispatchMode": "sees each operation, for bench",
+    "torch.utils._pytree.tree_leaves": "the tensors in its arguments",
+    "torch.ops.aten.add.Tensor._schema": "which of its arguments it writes to",
+}
+"""Why each is used. Those of an optimizer are attributes of the instance."""
+
+BatchNormLayer = _BatchNorm
+InstanceNormLayer = _InstanceNorm
+RecordFunction = _RecordFunctionFast
+outside_of_graphs = torch._disable_dynamo
+
+STEP_CALLED = "_opt_called"
+STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+GLOBAL_STEP_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+
+
+def uses_cuda_graphs() -> bool:
+    """Whether a compiled model of this process runs as CUDA graphs."""
+    return "torch._inductor.cudagraph_trees" in sys.modules
+
+
+def has_shared_memory(tensor: Tensor) -> bool:
+    """Whether another tensor uses the same memory."""
+    storage = tensor.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata) > 2  # the tensor's, and `storage`
+
+
+def declared_arguments(operation: Any) -> list[Any]:
+    """The arguments in the schema of an operation, such as torch.ops.aten.add.Tensor."""
+    return operation._schema.arguments
+
+
+Hooks = Iterable[Callable[..., Any]]
+
+
+def saving_hooks(outer: Optimizer) -> tuple[Hooks, Hooks]:
+    """The hooks to run before and after `state_dict`."""
+    before, after = outer._optimizer_state_dict_pre_hooks, outer._optimizer_state_dict_post_hooks
+    return before.values(), after.values()
+
+
+def loading_hooks(outer: Optimizer) -> tuple[Hooks, Hooks]:
+    """The hooks to run before and after `load_state_dict`."""
+    before = outer._optimizer_load_state_dict_pre_hooks
+    return before.values(), outer._optimizer_load_state_dict_post_hooks.values()
