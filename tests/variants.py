@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 import sampa
 from sampa.method import BaseView, Hyperparameters, ModelView
+from sampa.vectors.random import RandomNumbers
 from sampa.vectors.vector import add_
 from tests.problems import BASES, flat, vector_batches
 
@@ -160,7 +161,7 @@ def context(
             momentum=lambda: None,
         ),
         model=ModelView(parameters=lambda: infos, buffers=list),
-        generator=lambda: torch.Generator().manual_seed(t),
+        random=RandomNumbers(t),
         batch_size=lambda: 1,
     )
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol
 
-import torch
-
 from sampa.loss import Loss, Objective
 from sampa.messages import require
+from sampa.vectors.random import RandomNumbers
 from sampa.vectors.vector import Vector, Weights
 
 Move = Callable[[Weights], None]
@@ -220,8 +219,8 @@ class Context:
         groups: ρ, η and weight decay for each tensor: parameter groups may differ.
         base: What may be asked about the base optimizer.
         model: What may be asked about the model.
-        generator: A generator that depends on the run's seed and the step alone, the same on all
-            ranks. Each call starts it anew.
+        random: Random numbers that depend on the run's seed and the step alone, the same on all
+            ranks.
         batch_size: The number of samples in the incoming batch.
     """
 
@@ -231,7 +230,7 @@ class Context:
     groups: Hyperparameters
     base: BaseView
     model: ModelView
-    generator: Callable[[], torch.Generator]
+    random: RandomNumbers
     batch_size: Callable[[], int]
 
 

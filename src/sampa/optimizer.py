@@ -47,6 +47,7 @@ from sampa.method import (
 )
 from sampa.options import Options
 from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
+from sampa.vectors.random import RandomNumbers
 from sampa.vectors.vector import Vector, Weights, scale
 
 
@@ -208,7 +209,7 @@ class SharpnessAware(Optimizer):
             ),
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
-            generator=self._generator,
+            random=self._random(),
             batch_size=lambda: batch_size(batch),
         )
 
@@ -229,9 +230,9 @@ class SharpnessAware(Optimizer):
         most = self.options.max_norm
         return g if most is None or g.norm <= most else scale(g, most / g.norm)
 
-    def _generator(self) -> torch.Generator:
+    def _random(self) -> RandomNumbers:
         p = self._carried.progress
-        return torch.Generator().manual_seed(derive_seed(p.seed, "direction", p.calls))
+        return RandomNumbers(derive_seed(p.seed, "direction", p.calls))
 
     def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Any) -> Evaluator:
         return Evaluator(

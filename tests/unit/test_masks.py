@@ -35,16 +35,19 @@ def flattened(v: Vector) -> Tensor:
 
 
 def test_top_takes_the_largest_of_all_tensors_together() -> None:
-    mask = masks.top(vector([5.0, 1.0, 4.0], [3.0, 6.0]), 3)
+    scores = vector([5.0, 1.0, 4.0], [3.0, 6.0])
+    mask = masks.top(scores, 3, scores)
     assert flattened(mask).tolist() == [1, 0, 1, 0, 1]
 
 
 def test_top_breaks_ties_by_position() -> None:
-    assert flattened(masks.top(vector([1.0, 1.0], [1.0]), 2)).tolist() == [1, 1, 0]
+    scores = vector([1.0, 1.0], [1.0])
+    assert flattened(masks.top(scores, 2, scores)).tolist() == [1, 1, 0]
 
 
 def test_top_leaves_absent_tensors_absent() -> None:
-    mask = masks.top(vector([1.0], None, [2.0]), 1)
+    scores = vector([1.0], None, [2.0])
+    mask = masks.top(scores, 1, scores)
     assert mask.tensors[1] is None
     assert flattened(mask).tolist() == [0, 1]
 

@@ -38,7 +38,7 @@ from sampa.method import (
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import along
 from sampa.pieces.micro_batches import rows
-from sampa.vectors.masks import random_scores
+from sampa.vectors.masks import below
 from sampa.vectors.vector import Vector, multiply, restrict
 
 ALL_SAMPLES = 0.99  # the authors' code selects no samples from this γ on
@@ -85,16 +85,15 @@ class ESAMMethod(MethodDefaults):
             return self.subset(context)
         if self.swp == "element" or context.t == 0:
             return [True] * len(context.x)
-        draws = torch.rand(len(context.x), generator=context.generator())
-        return (draws < self.beta).tolist()
+        return [context.random.number(i) < self.beta for i in range(len(context.x))]
 
     def _move(self, context: Context, g: Vector, chosen: Sequence[bool]) -> Move | None:
         if self.swp == "tensor":
             return along(context, g, g.norm, factor=1 / self.beta)  # x + (ρ/β) g_S / ‖g_S‖
         masked = restrict(g, chosen)
         if self.subset is None:
-            draws = random_scores(context.x, context.generator())
-            masked = multiply(masked, draws.map_elements(lambda u: (u < self.beta).to(u.dtype)))
+            draws = context.random.uniform(context.x)
+            masked = multiply(masked, below(draws, self.beta, masked))
         return along(context, masked, g.norm, factor=1 / self.beta)  # x + (ρ/β) m ⊙ g / ‖g‖
 
 

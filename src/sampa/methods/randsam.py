@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.optim import Optimizer
 
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
@@ -24,13 +23,7 @@ from sampa.vectors.vector import Vector
 
 def gaussian_direction(context: Context) -> Vector:
     """e ~ N(0, I) over the trainable weights, fresh each step and the same on all ranks."""
-    generator = context.generator()
-    return Vector(
-        torch.randn(p.shape, generator=generator, dtype=p.dtype).to(p.device)
-        if p.requires_grad
-        else None
-        for p in context.x
-    )
+    return context.random.normal(context.x)
 
 
 @dataclass(frozen=True, kw_only=True)

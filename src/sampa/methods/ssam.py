@@ -93,8 +93,8 @@ class SparseSAMMethod(MethodDefaults):
     def _new_mask(self, context: Context) -> Generator[Round, Sequence[Vector], Vector]:
         n = masks.size(context.x)
         if self.mask == "dynamic":
-            scores = masks.random_scores(context.x, context.generator())
-            return masks.top(scores, n - math.ceil(n * self.sparsity))
+            scores = context.random.uniform(context.x)
+            return masks.top(scores, n - math.ceil(n * self.sparsity), context.x)
         fisher: Vector | None = None
         for i in range(min(self.num_samples, context.batch_size())):
             one = Samples(rows(torch.tensor([i])), share=0.0)
@@ -102,7 +102,7 @@ class SparseSAMMethod(MethodDefaults):
             squared = g.map_elements(torch.square)
             fisher = squared if fisher is None else add(fisher, squared)
         assert fisher is not None
-        return masks.top(fisher, int(n * (1 - self.sparsity)))
+        return masks.top(fisher, int(n * (1 - self.sparsity)), context.x)
 
     def _swapped(self, context: Context, mask: Vector, g: Vector) -> Vector:
         live, n = masks.count(mask), masks.size(context.x)
@@ -112,7 +112,7 @@ class SparseSAMMethod(MethodDefaults):
         scores: dict[Any, Vector] = {
             "gradient": g.map_elements(torch.abs),
             "weight": Vector([p.detach().abs() if p.requires_grad else None for p in context.x]),
-            "random": masks.random_scores(context.x, context.generator()),
+            "random": context.random.uniform(context.x),
         }
         return masks.swap(mask, scores[self.drop], scores[self.growth], swaps)
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-
 from sampa.messages import require, require_choice
 from sampa.method import Context
 from sampa.vectors.vector import Vector
@@ -69,7 +67,7 @@ class Coin:
             enough, t = len(self.coins) > context.t, context.t + 1
             require("len(coins)", len(self.coins), enough, f">= {t} for update number {t}")
             return bool(self.coins[context.t]), memory
-        return torch.rand((), generator=context.generator()).item() < self.p(context.t), memory
+        return context.random.number() < self.p(context.t), memory
 
 
 RST_SCHEDULES = ("constant", "piecewise1", "piecewise2", "piecewise3", "linear1", "linear2")

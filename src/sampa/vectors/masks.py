@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -9,8 +11,9 @@ from sampa.vectors.vector import Vector, Weights, add
 
 
 def count(mask: Vector) -> int:
-    """How many ones a mask has."""
-    return sum(int(t.count_nonzero().item()) for t in mask if t is not None)
+    """How many ones a mask has; asks the device once."""
+    counts = [t.count_nonzero() for t in mask.present]
+    return int(torch.stack([c.to(counts[0].device) for c in counts]).sum().item()) if counts else 0
 
 
 def size(weights: Weights) -> int:
@@ -18,23 +21,26 @@ def size(weights: Weights) -> int:
     return sum(p.numel() for p in weights if p.requires_grad)
 
 
-def top(scores: Vector, k: int) -> Vector:
-    """Ones on the k largest scores of all tensors together, ties by position."""
-    flat = torch.cat([t.flatten().to("cpu", torch.float64) for t in scores if t is not None])
-    chosen = torch.zeros_like(flat)
-    chosen[torch.sort(flat, descending=True, stable=True).indices[:k]] = 1
-    return _shaped(chosen, scores)
+def below(scores: Vector, limit: float, like: Vector) -> Vector:
+    """Ones where a score is less than the limit, with the entries and number types of `like`."""
+    pairs = zip(scores, like, strict=True)
+    return Vector(None if s is None or t is None else (s < limit).to(t.dtype) for s, t in pairs)
 
 
-def random_scores(weights: Weights, generator: torch.Generator) -> Vector:
-    """Uniform numbers over the trainable weights, the same on all ranks."""
-    return Vector(
-        [
-            torch.rand(p.shape, generator=generator).to(p.device, p.dtype)
-            if p.requires_grad
-            else None
-            for p in weights
-        ]
+def top(scores: Vector, k: int, like: Iterable[Tensor | None]) -> Vector:
+    """Ones on the k largest scores of all tensors together, ties by position.
+
+    They have the types and devices of `like`. The device is not asked.
+    """
+    flat = torch.cat([t.flatten().to(scores.present[0].device) for t in scores.present])
+    largest = torch.sort(flat, descending=True, stable=True).indices[:k]
+    chosen = torch.zeros_like(flat).index_fill_(0, largest, 1)
+    parts = chosen.split([t.numel() for t in scores.present])
+    kinds = [t for s, t in zip(scores, like, strict=True) if s is not None and t is not None]
+    # Copies: a mask is kept, and its tensors are saved one by one.
+    return scores.filled(
+        part.reshape(t.shape).to(t.device, t.dtype, copy=True)
+        for part, t in zip(parts, kinds, strict=True)
     )
 
 
@@ -43,8 +49,8 @@ def swap(mask: Vector, drop_scores: Vector, growth_scores: Vector, n: int) -> Ve
 
     Where a tensor has no score (no gradient) its entries count as zeros.
     """
-    kept = top(_scores_where(mask, 1, drop_scores), count(mask) - n)
-    grown = top(_scores_where(mask, 0, growth_scores), n)
+    kept = top(_scores_where(mask, 1, drop_scores), count(mask) - n, mask)
+    grown = top(_scores_where(mask, 0, growth_scores), n, mask)
     return add(kept, grown)
 
 
@@ -58,9 +64,3 @@ def _scores_where(mask: Vector, value: int, scores: Vector) -> Vector:
             score = torch.zeros_like(m) if s is None else s
             entries.append(score.masked_fill(m != value, -torch.inf))
     return Vector(entries)
-
-
-def _shaped(flat: Tensor, like: Vector) -> Vector:
-    pieces = flat.split([t.numel() for t in like.present])
-    pairs = zip(pieces, like.present, strict=True)
-    return like.filled(piece.reshape(t.shape).to(t.device, t.dtype) for piece, t in pairs)
