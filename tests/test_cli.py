@@ -123,6 +123,8 @@ def test_every_command_has_its_arguments() -> None:
         ("mehtods", 2),
         ("train digits-cpu --rhoo 1", 2),
         ("train digits-cpu --epochs many", 2),
+        ("train --list", 0),
+        ("train digits-cup", 1),
         *((f"{name} --help", 0) for name in COMMANDS),
     ],
 )

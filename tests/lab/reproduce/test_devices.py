@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 
-from sampa.lab.commands.arguments import ReproduceArguments
-from sampa.lab.commands.reproduce import requested
 from sampa.lab.reproduce import batch, gap, runner
-from sampa.lab.reproduce.plan import Request
-from sampa.lab.training.jobs import Jobs, gpus_each
+from sampa.lab.reproduce.request import Request
+from sampa.lab.training.jobs import Job, Jobs, as_many_as_fit, gpus_each
 from tests.lab.training.runs import tiny_run
 
 
@@ -45,7 +42,7 @@ def devices(four_gpus: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_batch_of_runs_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> None:
-    job = batch.Batch("tiny", {tmp_path: tiny_run()}, tmp_path, Request("paper", tmp_path))
+    job = batch.job_of("tiny", {tmp_path: tiny_run()}, Request("paper", tmp_path), 1)
     batch.main(job.arguments()[2:])
     assert devices == ["cuda:0"]
 
@@ -67,13 +64,13 @@ def test_a_run_of_this_process_trains_on_the_gpu(devices: list[str], tmp_path: P
 
 @pytest.mark.parametrize(("devices", "jobs"), [(1, 4), (2, 2), (3, 1), (8, 1)])
 def test_there_are_as_many_jobs_as_gpus_for_them(four_gpus: None, devices: int, jobs: int) -> None:
-    assert requested(ReproduceArguments(devices=devices)).jobs == jobs
+    assert as_many_as_fit(devices) == jobs
 
 
 def test_without_a_gpu_cores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr("os.cpu_count", lambda: 6)
-    assert requested(ReproduceArguments(devices=2)).jobs == 3
+    assert as_many_as_fit(2) == 3
     assert gpus_each(2, 1) == [{}, {}]
 
 
@@ -103,23 +100,10 @@ def test_gpus_that_are_hidden_stay_hidden(four_gpus: None, monkeypatch: pytest.M
     assert gpus_each(2, 1) == [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "7"}]
 
 
-@dataclass(frozen=True)
-class Look:
-    """A job that says which GPUs it sees."""
-
-    folder: Path
-
-    def is_done(self) -> bool:
-        return False
-
-    def arguments(self) -> list[str]:
-        look = "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.5)"
-        return ["-c", look]
-
-
 def test_jobs_at_work_at_the_same_time_have_different_gpus(four_gpus: None, tmp_path: Path) -> None:
-    jobs = [Look(tmp_path / name) for name in "abc"]
+    look = "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.5)"
+    jobs = [Job(name, {tmp_path / name: tiny_run()}, lambda: ["-c", look]) for name in "abc"]
     assert Jobs().run_all(jobs, 2, devices=2) == [0, 0, 0]
-    seen = [(job.folder / "log.txt").read_text().strip() for job in jobs]
+    seen = [(tmp_path / name / "log.txt").read_text().strip() for name in "abc"]
     assert set(seen[:2]) == {"0,1", "2,3"}
     assert seen[2] in seen[:2]

@@ -11,8 +11,8 @@ import sampa.lab.reproduce.runner as runner
 from sampa.lab.cli import main
 from sampa.lab.reproduce import gap, theory, toy
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.plan import Request
 from sampa.lab.reproduce.records import page, write_outcome
+from sampa.lab.reproduce.request import Request
 from sampa.lab.results.outcome import Outcome
 from sampa.lab.training.folder import RunFolder
 from tests.marks import rest_is_slow

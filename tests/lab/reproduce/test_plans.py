@@ -8,9 +8,10 @@ from sampa.lab.reproduce import grids
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.reproduce.settings import LARGER, images, in_proportion, one_rho, run_in_words
 from sampa.lab.reproduce.tuning import SEED, tune
-from sampa.lab.results.outcome import SCALES, Choice, Scale
-from sampa.lab.training import recipes
+from sampa.lab.results.outcome import Choice
+from sampa.lab.results.paper import SCALES, Scale
 from sampa.lab.training.method import checked_method
+from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 
 TRAINED = [name for name, e in EXPERIMENTS.items() if e.runs("cpu")]
@@ -33,25 +34,25 @@ SETTINGS = ("data", "model", "base", "schedule", "rhos", "batch_size", "label_sm
 def test_at_the_papers_scale_the_recipes_are_untouched(name: str) -> None:
     """Only the method is chosen; ρ and epochs where the paper's text changes them."""
     for run in EXPERIMENTS[name].runs("paper"):
-        recipe = recipes.find_recipe(run.name)
+        recipe = find_recipe(run.name)
         for field in (*SETTINGS, "max_norm", "base_epochs"):
             assert getattr(run, field) == getattr(recipe, field), (run.method, field)
         assert run.epochs in (recipe.epochs, 2 * recipe.epochs)
 
 
 def test_only_the_last_column_has_twice_the_epochs() -> None:
-    for cell in grids.cifar10("paper", {}).entries:
+    for cell in grids.plan_cifar10("paper", {}).entries:
         assert cell.run.epochs == (400 if cell.column == grids.TWICE else 200)
         assert cell.run.base_epochs == 400
 
 
 def test_the_papers_networks_are_all_there() -> None:
-    rows = [cell.readings[0][0] for cell in grids.cifar10("paper", {}).entries]
+    rows = [cell.readings[0][0] for cell in grids.plan_cifar10("paper", {}).entries]
     assert set(rows) == {"DenseNet-121", "ResNet-56", "VGG19-BN", "WRN-28-2", "WRN-28-10"}
 
 
 def test_the_sweep_has_one_rho_for_all_lambdas() -> None:
-    runs = [cell.run for cell in grids.lambdas("paper", {}).entries]
+    runs = [cell.run for cell in grids.plan_lambdas("paper", {}).entries]
     assert {run.rho for run in runs} == {0.1}
     assert [run.method for run in runs[:11]] == [
         *("sampa-0", "sampa-0.1", "sampa-0.2", "sampa-0.3", "sampa-0.4", "sampa-0.5"),

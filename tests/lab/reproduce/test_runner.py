@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sampa.lab.reproduce import batch, runner
-from sampa.lab.reproduce.plan import Request, Unfinished
+from sampa.lab.reproduce.plan import Unfinished
+from sampa.lab.reproduce.request import Request
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import DataSpec, Run
 from tests.lab.training.runs import carry_out, tiny_run
@@ -50,7 +51,7 @@ def test_a_run_that_fails_makes_the_experiment_unfinished(tmp_path: Path) -> Non
 def test_neighbors_with_the_same_seed_share_a_process(tmp_path: Path) -> None:
     methods = ("sgd", "sam", "sampa", "asam", "vasso")
     runs = planned(tmp_path, *methods) | planned(tmp_path, "sgd", seed=1)
-    found = list(runner._batches(runs, Request("cpu", tmp_path)))
+    found = list(runner._batches(runs, Request("cpu", tmp_path), 1))
     assert [len(b.runs) for b in found] == [runner.BATCH, 1, 1]
     assert [folder for b in found for folder in b.runs] == list(runs)
 
@@ -60,8 +61,8 @@ def test_a_run_on_two_devices_has_a_launcher_of_its_own(
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    request = Request("paper", tmp_path, devices=2, jobs=2, data_dir=tmp_path)
-    first, second = runner._batches(planned(tmp_path, "sam", "sampa"), request)
+    request = Request("paper", tmp_path, devices=2, data_dir=tmp_path)
+    first, second = runner._batches(planned(tmp_path, "sam", "sampa"), request, 2)
     assert len(first.runs) == len(second.runs) == 1
     folder = str(tmp_path / "sampa-0")
     assert second.arguments() == [
@@ -78,5 +79,5 @@ def test_a_stopped_process_keeps_its_other_runs_for_later(
 
     monkeypatch.setattr(batch, "train", stop)
     runs = planned(tmp_path, "sgd", "sam")
-    arguments = batch.Batch("tiny", runs, tmp_path, Request("cpu", tmp_path)).arguments()
+    arguments = batch.job_of("tiny", runs, Request("cpu", tmp_path), 1).arguments()
     assert batch.main(arguments[2:]) == 143

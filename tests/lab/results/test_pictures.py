@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.plan import Request
 from sampa.lab.reproduce.records import main
+from sampa.lab.reproduce.request import Request
 from sampa.lab.results.charts import Chart, Line
 from sampa.lab.results.outcome import Entry, Outcome
 from sampa.lab.results.paper import Value

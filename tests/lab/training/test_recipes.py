@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sampa.lab.models import MODELS
-from sampa.lab.training.recipes import GLUE_TASKS, RECIPES, find_recipe
+from sampa.lab.training.recipes import RECIPES, find_recipe
 from sampa.lab.training.run import BaseSpec, Run, Schedule
 
 PAPER_MODELS = ("resnet32", "resnet56", "vgg19-bn", "densenet121", "wrn-28-2", "wrn-28-10")
@@ -13,10 +13,8 @@ CIFAR = [f"cifar{classes}-{model}" for classes in (10, 100) for model in PAPER_M
 NOISE = [f"cifar10-noise{percent}" for percent in (0, 20, 40, 60, 80)]
 HUMAN = [f"cifar10n-{name}" for name in ("aggre", "worse", "random1", "random2", "random3")]
 VIT = ["cifar10-vit-b-16", "cifar100-vit-b-16"]
-GLUE = [
-    f"glue-{task}"
-    for task in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
-]
+GLUE_TASKS = ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
+GLUE = [f"glue-{task}" for task in GLUE_TASKS]
 PAPER = [*CIFAR, *NOISE, *HUMAN, *VIT, *GLUE, "imagenet-resnet50"]
 REDUCED = [name for name in RECIPES if name.endswith("-cpu")]
 

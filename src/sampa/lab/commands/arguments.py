@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from sampa.lab.reproduce.request import Request
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
 
@@ -146,27 +147,15 @@ class ReproduceArguments:
     Attributes:
         experiment: A table or figure; `--list` shows them.
         list: List the experiments with the paper's values, scales and times, and stop.
-        scale: paper (its settings untouched; needs GPUs), cpu (reduced, on real data), or smoke
-            (seconds, on embedded digits).
-        seeds: How many seeds (default: what the experiment needs).
-        devices: Processes a run.
-        jobs: Runs at the same time (default: as many as there are GPUs, or else cores, for).
-        out: Folder of all experiments and their runs.
         record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
         plots: Also write each figure as SVG and PNG.
-        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
     """
 
     experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
     list: bool = False
-    scale: Literal["paper", "cpu", "smoke"] = "cpu"
-    seeds: int | None = None
-    devices: int = 1
-    jobs: int | None = None
-    out: Path = Path("runs/reproduce")
+    request: Annotated[Request, arg(name="")] = field(default_factory=Request)
     record: Path | None = None
     plots: bool = False
-    data_dir: Path | None = None
 
 
 @dataclass(frozen=True)

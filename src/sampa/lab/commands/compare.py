@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
@@ -13,9 +12,7 @@ from rich.console import Console
 from sampa.lab.commands.arguments import CompareArguments, TrainArguments
 from sampa.lab.commands.train import configured
 from sampa.lab.results.table import for_terminal
-from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.jobs import Jobs, threads_each
-from sampa.lab.training.method import checked_method
+from sampa.lab.training.jobs import Job, Jobs, threads_each
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import write_record
 from sampa.lab.training.tables import comparison, read_results
@@ -28,13 +25,13 @@ def main(arguments: CompareArguments) -> int:
     run = find_recipe(arguments.recipe)
     out = arguments.out or Path("runs") / run.name
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    runs = [
-        GridRun(method, seed, out / method / f"seed-{seed}", arguments)
+    grid = [
+        grid_job(method, seed, out / method / f"seed-{seed}", arguments)
         for seed in seeds
         for method in arguments.methods
     ]
     jobs = Jobs()
-    codes = jobs.run_all(runs, arguments.jobs, arguments.devices)
+    codes = jobs.run_all(grid, arguments.jobs, arguments.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
     Console().print(for_terminal(table) if table else "no run is done")
@@ -57,39 +54,14 @@ def _without_paths(arguments: list[str]) -> list[str]:
     return kept
 
 
-@dataclass(frozen=True)
-class GridRun:
-    """One run of the grid."""
-
-    method: str
-    seed: int
-    folder: Path
-    grid: CompareArguments
-
-    def __str__(self) -> str:
-        return f"{self.method} seed {self.seed}"
-
-    def is_done(self) -> bool:
-        """Whether its result exists.
-
-        Raises:
-            ValueError: If the run is not possible, or the folder holds another.
-        """
-        given = tyro.cli(TrainArguments, prog="sampa train", args=self.options())
-        run = configured(given)
-        checked_method(run)
-        return RunFolder(self.folder).result_of(run) is not None
-
-    def arguments(self) -> list[str]:
-        return ["-m", "sampa", "train", *self.options()]
-
-    def options(self) -> list[str]:
-        """Of `sampa train`."""
-        grid = self.grid
-        return [
-            *(grid.recipe, "--method", self.method, "--seed", str(self.seed)),
-            *("--out", str(self.folder), "--resume", "--devices", str(grid.devices)),
-            *threads_each(grid.jobs, grid.devices),
-            *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
-            *shlex.split(grid.extra),
-        ]
+def grid_job(method: str, seed: int, folder: Path, grid: CompareArguments) -> Job:
+    """One run of the grid, as `sampa train` would make it with these options."""
+    options = [
+        *(grid.recipe, "--method", method, "--seed", str(seed)),
+        *("--out", str(folder), "--resume", "--devices", str(grid.devices)),
+        *threads_each(grid.jobs, grid.devices),
+        *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
+        *shlex.split(grid.extra),
+    ]
+    run = configured(tyro.cli(TrainArguments, prog="sampa train", args=options))
+    return Job(f"{method} seed {seed}", {folder: run}, lambda: ["-m", "sampa", "train", *options])

@@ -11,13 +11,12 @@ from rich.table import Table
 
 from sampa.lab.commands.arguments import ReproduceArguments
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
-from sampa.lab.reproduce.plan import Request, Unfinished
+from sampa.lab.reproduce.plan import Unfinished
 from sampa.lab.reproduce.records import write_outcome, write_runs
-from sampa.lab.results.outcome import AVERAGE, NOTES, SCALES
+from sampa.lab.results.outcome import AVERAGE, NOTES
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
-from sampa.lab.results.paper import published
+from sampa.lab.results.paper import SCALES, published
 from sampa.lab.results.table import for_terminal
-from sampa.lab.training.jobs import as_many_as_fit
 from sampa.messages import require
 
 
@@ -27,13 +26,16 @@ def main(arguments: ReproduceArguments) -> int:
         console.print(experiment_list(console.width))
         return 0 if arguments.list else 2
     experiment = find_experiment(arguments.experiment)
-    request = requested(arguments)
+    request = arguments.request
+    require("devices", request.devices, request.devices >= 1, ">= 1")
+    require("seeds", request.seeds, request.seeds is None or request.seeds >= 1, ">= 1")
+    require("jobs", request.jobs, request.jobs is None or request.jobs >= 1, ">= 1")
     try:
         outcome = experiment.outcome(request)
     except Unfinished as error:
         print(f"{experiment.id}: {error}")
         return error.code
-    outcome = replace(outcome, command=repeated(experiment.id, request))
+    outcome = replace(outcome, command=f"sampa reproduce {experiment.id} {request}")
     for table in (replace(value_table(outcome), title=outcome.heading), difference_table(outcome)):
         if table.rows:
             console.print(for_terminal(table))
@@ -48,28 +50,6 @@ def main(arguments: ReproduceArguments) -> int:
         write_runs(own, record / "runs.jsonl")
         print(record)
     return 0
-
-
-def repeated(name: str, request: Request) -> str:
-    """A command line to repeat elsewhere: what is this machine's own is left out."""
-    seeds = f" --seeds {request.seeds}" if request.seeds else ""
-    devices = f" --devices {request.devices}" if request.devices > 1 else ""
-    return f"sampa reproduce {name} --scale {request.scale}{seeds}{devices}"
-
-
-def requested(arguments: ReproduceArguments) -> Request:
-    """The request, checked."""
-    require("devices", arguments.devices, arguments.devices >= 1, ">= 1")
-    require("seeds", arguments.seeds, arguments.seeds is None or arguments.seeds >= 1, ">= 1")
-    require("jobs", arguments.jobs, arguments.jobs is None or arguments.jobs >= 1, ">= 1")
-    return Request(
-        scale=arguments.scale,
-        out=arguments.out,
-        seeds=arguments.seeds,
-        devices=arguments.devices,
-        jobs=arguments.jobs or as_many_as_fit(arguments.devices),
-        data_dir=arguments.data_dir,
-    )
 
 
 WIDE = 150  # columns of a terminal from which on there is room for a table

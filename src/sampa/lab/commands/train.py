@@ -8,16 +8,10 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from sampa.lab.commands.arguments import TrainArguments
-from sampa.lab.devices import find_device
-from sampa.lab.training.launch import end_with_launcher, is_launched, launch, set_up_process
-from sampa.lab.training.loop import train
-from sampa.lab.training.method import checked_method
-from sampa.lab.training.ranks import is_first
+from sampa.lab.results.table import Table, for_terminal, row
 from sampa.lab.training.recipes import RECIPES, find_recipe
 from sampa.lab.training.run import Result, Run, read_run
 from sampa.lab.training.session import Interrupted, StepFailed
@@ -26,9 +20,16 @@ from sampa.messages import require
 
 def main(arguments: TrainArguments) -> int:
     if arguments.list or not arguments.recipe:
-        Console().print(recipe_table())
+        Console().print(for_terminal(recipe_table()))
         return 0 if arguments.list else 2
     run = configured(arguments)
+    # Only now: a list, or an error in what was asked for, need not wait for torch.
+    from sampa.lab.devices import find_device
+    from sampa.lab.training.launch import end_with_launcher, is_launched, launch, set_up_process
+    from sampa.lab.training.loop import train
+    from sampa.lab.training.method import checked_method
+    from sampa.lab.training.ranks import is_first
+
     for rank in range(arguments.devices):  # before anything is started or written
         find_device(arguments.settings.device, rank)
     if arguments.devices > 1 and not is_launched():
@@ -85,9 +86,6 @@ def summary(run: Run, result: Result, out: Path) -> str:
 
 
 def recipe_table() -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title="Recipes; names that end in -cpu are reduced editions")
-    for column in ("recipe", "what it is"):
-        table.add_column(column)
-    for name, recipe in RECIPES.items():
-        table.add_row(name, recipe().about)
-    return table
+    rows = tuple(row(name, find_recipe(name).about) for name in RECIPES)
+    title = "Recipes; names that end in -cpu are reduced editions"
+    return Table(title, ("recipe", "what it is"), rows)

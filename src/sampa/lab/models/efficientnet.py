@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sampa.lab.models.layers import conv1x1, kaiming_normal, pooled
-from sampa.lab.models.weights import FilePath, package_folder, started_from
+from sampa.lab.models.weights import package_folder, started_from
 
 # (blocks, kernel, stride of the first, expansion, channels) of each stage.
 STAGES = (
@@ -71,7 +71,15 @@ class InvertedBottleneck(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-    """A convolution, seven stages of inverted bottlenecks, a wide convolution, a linear layer."""
+    """A convolution, seven stages of inverted bottlenecks, a wide convolution, a linear layer.
+
+    4,652,008 parameters with 1,000 classes.
+
+    Args:
+        num_classes: Outputs.
+        in_channels: 3 for color, 1 for gray.
+        dropout: Before the linear layer.
+    """
 
     def __init__(self, num_classes: int = 1000, in_channels: int = 3, dropout: float = 0.2) -> None:
         super().__init__()
@@ -97,33 +105,9 @@ class EfficientNetLite(nn.Module):
         return self.fc(self.dropout(pooled(out)))
 
 
-def efficientnet_lite0(
-    num_classes: int = 1000,
-    in_channels: int = 3,
-    dropout: float = 0.2,
-    path: FilePath | None = None,
-) -> EfficientNetLite:
-    """EfficientNet-Lite0: 4,652,008 parameters with 1,000 classes.
-
-    Args:
-        num_classes: Outputs.
-        in_channels: 3 for color, 1 for gray.
-        dropout: Before the linear layer.
-        path: Trained weights to start from, such as `find_efficientnet_lite0()`; trusted, see
-            `read_weights`. A head for another number of classes starts at random.
-    """
-    model = EfficientNetLite(num_classes, in_channels, dropout)
-    return started_from(path, model, "fc", without_underscores)
-
-
 def efficientnet_lite0_imagenet(num_classes: int = 1000, in_channels: int = 3) -> EfficientNetLite:
     """EfficientNet-Lite0 with the ImageNet weights of the installed package."""
-    return efficientnet_lite0(num_classes, in_channels, path=find_efficientnet_lite0())
-
-
-def without_underscores(name: str) -> str:
-    """`_blocks.0._bn1.weight`, as the package has it, is our `blocks.0.bn1.weight`."""
-    return ".".join(part.removeprefix("_") for part in name.split("."))
+    return started_from(find_efficientnet_lite0(), EfficientNetLite(num_classes, in_channels))
 
 
 def find_efficientnet_lite0() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch.nn.functional as F
@@ -16,6 +17,18 @@ def conv3x3(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv2d:
 def conv1x1(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv2d:
     """A 1×1 convolution."""
     return nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False)
+
+
+def stage(
+    block: Callable[[int, int, int], nn.Module],
+    in_channels: int,
+    out_channels: int,
+    n: int,
+    stride: int = 1,
+) -> nn.Sequential:
+    """n blocks of (in_channels, out_channels, stride), of which the first changes the shape."""
+    rest = [block(out_channels, out_channels, 1) for _ in range(n - 1)]
+    return nn.Sequential(block(in_channels, out_channels, stride), *rest)
 
 
 def norm_relu(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:

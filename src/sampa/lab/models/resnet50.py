@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sampa.lab.models.layers import conv1x1, conv3x3, kaiming_normal, norm_relu, pooled
-from sampa.lab.models.weights import FilePath, started_from
+from sampa.lab.models.layers import conv1x1, conv3x3, kaiming_normal, norm_relu, pooled, stage
 
 EXPANSION = 4
 
@@ -19,9 +18,9 @@ EXPANSION = 4
 class Bottleneck(nn.Module):
     """y = relu(shortcut(x) + F(x)), with F narrow in the middle."""
 
-    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
-        out_channels = EXPANSION * channels
+        channels = out_channels // EXPANSION
         self.conv1 = conv1x1(in_channels, channels)
         self.bn1 = nn.BatchNorm2d(channels)
         self.conv2 = conv3x3(channels, channels, stride)
@@ -44,6 +43,8 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """A stem that divides the image by four, four stages of bottlenecks, a linear layer.
 
+    25,557,032 parameters with 1,000 classes.
+
     Args:
         num_classes: Outputs.
         in_channels: 3 for color, 1 for gray.
@@ -53,10 +54,10 @@ class ResNet50(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
-        self.layer1 = bottlenecks(64, 64, 3, stride=1)
-        self.layer2 = bottlenecks(256, 128, 4, stride=2)
-        self.layer3 = bottlenecks(512, 256, 6, stride=2)
-        self.layer4 = bottlenecks(1024, 512, 3, stride=2)
+        self.layer1 = stage(Bottleneck, 64, 256, 3)
+        self.layer2 = stage(Bottleneck, 256, 512, 4, stride=2)
+        self.layer3 = stage(Bottleneck, 512, 1024, 6, stride=2)
+        self.layer4 = stage(Bottleneck, 1024, 2048, 3, stride=2)
         self.fc = nn.Linear(2048, num_classes)
         kaiming_normal(self, mode="fan_out")
 
@@ -64,23 +65,3 @@ class ResNet50(nn.Module):
         out = F.max_pool2d(norm_relu(self.bn1, self.conv1(x)), 3, stride=2, padding=1)
         out = self.layer4(self.layer3(self.layer2(self.layer1(out))))
         return self.fc(pooled(out))
-
-
-def bottlenecks(in_channels: int, channels: int, n: int, stride: int) -> nn.Sequential:
-    """n bottlenecks, of which the first changes the shape."""
-    rest = [Bottleneck(EXPANSION * channels, channels, stride=1) for _ in range(n - 1)]
-    return nn.Sequential(Bottleneck(in_channels, channels, stride), *rest)
-
-
-def resnet50(
-    num_classes: int = 1000, in_channels: int = 3, path: FilePath | None = None
-) -> ResNet50:
-    """ResNet-50 (v1.5): 25,557,032 parameters with 1,000 classes.
-
-    Args:
-        num_classes: Outputs.
-        in_channels: 3 for color, 1 for gray.
-        path: Trained weights to start from; trusted, see `read_weights`. A head for another number
-            of classes starts at random.
-    """
-    return started_from(path, ResNet50(num_classes, in_channels), "fc")

@@ -14,7 +14,7 @@ import re
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sampa.lab.models.layers import conv3x3, kaiming_normal, norm_relu, pooled
+from sampa.lab.models.layers import conv3x3, kaiming_normal, norm_relu, pooled, stage
 from sampa.lab.models.weights import FilePath, read_weights, started_from
 from sampa.messages import require
 
@@ -46,6 +46,8 @@ class BasicBlock(nn.Module):
 class CifarResNet(nn.Module):
     """A residual network of depth 6n+2 for small images.
 
+    269,722 parameters at depth 20, 464,154 at 32, 853,018 at 56.
+
     Args:
         depth: 8, 20, 32, 44, 56, 110, or any other 6n+2.
         num_classes: Outputs.
@@ -62,9 +64,9 @@ class CifarResNet(nn.Module):
         n = (depth - 2) // 6
         self.conv1 = conv3x3(in_channels, width)
         self.bn1 = nn.BatchNorm2d(width)
-        self.layer1 = basic_stage(width, width, n, stride=1)
-        self.layer2 = basic_stage(width, 2 * width, n, stride=2)
-        self.layer3 = basic_stage(2 * width, 4 * width, n, stride=2)
+        self.layer1 = stage(BasicBlock, width, width, n)
+        self.layer2 = stage(BasicBlock, width, 2 * width, n, stride=2)
+        self.layer3 = stage(BasicBlock, 2 * width, 4 * width, n, stride=2)
         self.linear = nn.Linear(4 * width, num_classes)
         kaiming_normal(self, linear=True)
 
@@ -72,32 +74,6 @@ class CifarResNet(nn.Module):
         out = norm_relu(self.bn1, self.conv1(x))
         out = self.layer3(self.layer2(self.layer1(out)))
         return self.linear(pooled(out))
-
-
-def basic_stage(in_channels: int, channels: int, n: int, stride: int) -> nn.Sequential:
-    """n blocks, of which the first changes the shape."""
-    rest = [BasicBlock(channels, channels, stride=1) for _ in range(n - 1)]
-    return nn.Sequential(BasicBlock(in_channels, channels, stride), *rest)
-
-
-def resnet(
-    depth: int,
-    num_classes: int = 10,
-    in_channels: int = 3,
-    width: int = 16,
-    path: FilePath | None = None,
-) -> CifarResNet:
-    """A CIFAR ResNet: 269,722 parameters at depth 20, 464,154 at 32, 853,018 at 56.
-
-    Args:
-        depth: 6n+2.
-        num_classes: Outputs.
-        in_channels: 3 for color, 1 for gray.
-        width: Channels of the first stage.
-        path: Trained weights to start from; trusted, see `load_published`. A head for another
-            number of classes starts at random.
-    """
-    return started_from(path, CifarResNet(depth, num_classes, in_channels, width), "linear")
 
 
 def load_published(path: FilePath) -> CifarResNet:
@@ -121,4 +97,5 @@ def load_published(path: FilePath) -> CifarResNet:
     blocks = sum(re.fullmatch(r"layer\d\.\d+\.conv1\.weight", name) is not None for name in weights)
     width, in_channels = weights["conv1.weight"].shape[:2]
     classes = weights["linear.weight"].shape[0]
-    return resnet(2 * blocks + 2, classes, in_channels, width, path).eval()
+    network = CifarResNet(2 * blocks + 2, classes, in_channels, width)
+    return started_from(path, network).eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,27 +28,23 @@ def read_weights(path: FilePath) -> dict[str, Tensor]:
     weights = saved.get("state_dict", saved) if isinstance(saved, dict) else None
     if not weights or not all(isinstance(value, Tensor) for value in weights.values()):
         raise ValueError(f"path must be a file with a state dictionary, got {os.fspath(path)!r}")
-    return {name.removeprefix("module."): value for name, value in weights.items()}
+    # `_blocks.0._bn1.weight`, as a package has it, is our `blocks.0.bn1.weight`.
+    own = {n: ".".join(part.removeprefix("_") for part in n.split(".")) for n in weights}
+    return {own[name].removeprefix("module."): value for name, value in weights.items()}
 
 
-def started_from(
-    path: FilePath | None, model: M, head: str, rename: Callable[[str], str] = str
-) -> M:
+def started_from(path: FilePath, model: M) -> M:
     """The model with the weights of a file; a head for other classes keeps the values it has.
 
     Args:
-        path: The file, see `read_weights`; None leaves the model as it is.
-        model: The network to change in place.
-        head: The name of the last layer.
-        rename: From a name in the file to that in the model.
+        path: The file, see `read_weights`.
+        model: The network to change in place; its head is its last linear layer.
 
     Raises:
         ValueError: If they are another network's.
     """
-    if path is None:
-        return model
-    own = model.state_dict()
-    weights = {rename(name): value for name, value in read_weights(path).items()}
+    own, weights = model.state_dict(), read_weights(path)
+    *_, head = (name for name, part in model.named_modules() if isinstance(part, nn.Linear))
     names = (f"{head}.weight", f"{head}.bias")
     if all(name in weights for name in names) and own[names[1]].shape != weights[names[1]].shape:
         weights = weights | {name: own[name] for name in names}

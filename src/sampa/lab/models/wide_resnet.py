@@ -17,9 +17,11 @@ names of its own: `ModelSpec("wrn-28-10-sampa-script")`. Parameters with 10 clas
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor, nn
 
-from sampa.lab.models.layers import conv1x1, conv3x3, kaiming_normal, norm_relu, pooled
+from sampa.lab.models.layers import conv1x1, conv3x3, kaiming_normal, norm_relu, pooled, stage
 from sampa.messages import require
 
 
@@ -66,9 +68,10 @@ class WideResNet(nn.Module):
     ) -> None:
         super().__init__()
         self.conv1 = conv3x3(in_channels, 16)
-        self.stage1 = wide_stage(16, 16 * k, n, 1, dropout)
-        self.stage2 = wide_stage(16 * k, 32 * k, n, 2, dropout)
-        self.stage3 = wide_stage(32 * k, 64 * k, n, 2, dropout)
+        block = partial(WideBlock, dropout=dropout)
+        self.stage1 = stage(block, 16, 16 * k, n)
+        self.stage2 = stage(block, 16 * k, 32 * k, n, stride=2)
+        self.stage3 = stage(block, 32 * k, 64 * k, n, stride=2)
         self.bn = nn.BatchNorm2d(64 * k)
         self.linear = nn.Linear(64 * k, num_classes)
         kaiming_normal(self)
@@ -79,14 +82,6 @@ class WideResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out = self.stage3(self.stage2(self.stage1(self.conv1(x))))
         return self.linear(pooled(norm_relu(self.bn, out)))
-
-
-def wide_stage(
-    in_channels: int, channels: int, n: int, stride: int, dropout: float
-) -> nn.Sequential:
-    """n blocks, of which the first changes the shape."""
-    rest = [WideBlock(channels, channels, 1, dropout) for _ in range(n - 1)]
-    return nn.Sequential(WideBlock(in_channels, channels, stride, dropout), *rest)
 
 
 def wrn(

@@ -6,55 +6,32 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from sampa.lab.reproduce.plan import Request
-from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.jobs import threads_each
+from sampa.lab.reproduce.request import Request
+from sampa.lab.training.jobs import Job, threads_each
 from sampa.lab.training.launch import set_up_process
 from sampa.lab.training.loop import train
-from sampa.lab.training.method import checked_method
 from sampa.lab.training.run import Run, read_run
 from sampa.lab.training.session import Interrupted, Settings
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Runs for one process, which are started again as one if they are stopped.
+def job_of(name: str, runs: dict[Path, Run], request: Request, at_once: int) -> Job:
+    """A process for some runs; one on several devices has a launcher, and thus a process."""
+    data = [] if request.data_dir is None else ["--data-dir", str(request.data_dir)]
 
-    Attributes:
-        name: What they have in common.
-        runs: By their folders.
-        folder: For the log.
-    """
-
-    name: str
-    runs: dict[Path, Run]
-    folder: Path
-    request: Request
-
-    def __str__(self) -> str:
-        return f"{self.name} ({len(self.runs)} run{'s' if len(self.runs) > 1 else ''})"
-
-    def is_done(self) -> bool:
-        for run in self.runs.values():
-            checked_method(run)
-        return all(RunFolder(path).result_of(run) is not None for path, run in self.runs.items())
-
-    def arguments(self) -> list[str]:
-        """Runs on several devices have a launcher each, and thus a process."""
-        request = self.request
-        files = [str(_ask(run, path)) for path, run in self.runs.items()]
-        data = [] if request.data_dir is None else ["--data-dir", str(request.data_dir)]
+    def arguments() -> list[str]:
+        files = [str(_ask(run, path)) for path, run in runs.items()]
         if request.devices == 1:
             return ["-m", "sampa.lab.reproduce.batch", *data, *files]
         (file,) = files
         return [
             *("-m", "sampa", "train", file, "--out", str(Path(file).parent), "--resume"),
-            *("--devices", str(request.devices), *threads_each(request.jobs, request.devices)),
+            *("--devices", str(request.devices), *threads_each(at_once, request.devices)),
             *data,
         ]
+
+    return Job(f"{name} ({len(runs)} run{'s' if len(runs) > 1 else ''})", runs, arguments)
 
 
 def _ask(run: Run, folder: Path) -> Path:

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 
 from sampa.execution.batch_norm import frozen_statistics
-from sampa.lab.reproduce.plan import Choices, Plan, Request, row_of, unfinished_if_stopped
+from sampa.lab.reproduce.plan import Choices, Plan, accuracies, unfinished_if_stopped
+from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.runner import conditions_of, planned_runs, tuned_choices
-from sampa.lab.reproduce.settings import images, run_in_words
+from sampa.lab.reproduce.settings import images
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
-from sampa.lab.results.outcome import Entry, Outcome, Scale
+from sampa.lab.results.outcome import Entry, Outcome
+from sampa.lab.results.paper import Scale
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
 from sampa.lab.training.method import checked_method
@@ -32,22 +34,21 @@ WATCHED = 200  # updates of a run, evenly spread
 FILE = "gap.json"
 
 
-def plan(scale: Scale, choices: Choices) -> Plan:
+def plan_gap(scale: Scale, choices: Choices) -> Plan:
     """One method on clean labels; with crops and flips as well where the paper has them."""
-    run = images(scale, choices.get("clean"))
     row = "ResNet-56" if scale == "paper" else "conv net"
-    return Plan(run_in_words(run), row_of(row, run, {"SAMPa-0.2": "sampa-0.2"}))
+    return Plan(accuracies({row: images(scale, choices.get("clean"))}, {"SAMPa-0.2": "sampa-0.2"}))
 
 
-def complete(blank: Outcome, request: Request) -> Outcome:
+def gradient_gap(blank: Outcome, request: Request) -> Outcome:
     """Train with each seed, watched; runs that are done are not repeated."""
     tuned = tuned_choices(("clean",), request)
-    planned = plan(request.scale, {name: t.choice for name, t in tuned.items()})
+    planned = plan_gap(request.scale, {name: t.choice for name, t in tuned.items()})
     grid = planned_runs(planned, blank, request, seeds=3)
     found = {run.seed: watched(run, folder, request) for _, folder, run in grid}
     return replace(
         blank,
-        about=planned.about,
+        about=planned.heading,
         unit="means over a part of training, distances relative to ‖∇f(x_t)‖; mean ± standard "
         "deviation over seeds",
         decimals=4,

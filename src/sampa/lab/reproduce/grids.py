@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from sampa.lab.reproduce.plan import Choices, Plan, PlannedEntry, against_first, read_of, row_of
+from sampa.lab.reproduce.plan import (
+    Choices,
+    Plan,
+    PlannedEntry,
+    accuracies,
+    against_first,
+    readings_of,
+)
 from sampa.lab.reproduce.settings import (
+    GLUE_SAMPLES,
     LARGER,
     NETWORKS,
     adamw,
@@ -17,9 +25,10 @@ from sampa.lab.reproduce.settings import (
     run_in_words,
 )
 from sampa.lab.results.charts import Chart
-from sampa.lab.results.outcome import Outcome, Scale
+from sampa.lab.results.outcome import Choice, Outcome
+from sampa.lab.results.paper import Scale
 from sampa.lab.results.pictures import BAND, lines_over
-from sampa.lab.training import recipes
+from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 
 ACCURACY = "test accuracy in %"
@@ -33,7 +42,7 @@ QUICK = ("LookSAM", "AE-SAM", "SAF", "MESA", "ESAM")
 EFFICIENT = {**SAM_AND_SAMPA, **{name: name.lower() for name in QUICK}}
 VARIANTS = {name: name.lower() for name in ("mSAM", "ASAM", "SAM-ON", "VaSSO", "BiSAM")}
 LAMBDAS = {f"λ = {i / 10:g}": i / 10 for i in range(11)}
-NOISE_ROWS = {f"{percent} %": float(percent) for percent in recipes.NOISE_LEVELS}
+NOISE_ROWS = {f"{percent} %": percent for percent in (0, 20, 40, 60, 80)}
 GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
     "cola": (("CoLA, Mcc.", "matthews"),),
     "sst-2": (("SST-2, Acc.", "accuracy"),),
@@ -47,57 +56,49 @@ GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
 }
 
 
-def _networks(scale: Scale, choices: Choices, classes: int) -> Plan:
+def _plan_networks(scale: Scale, choices: Choices, classes: int) -> Plan:
     """Four methods on each network, and SAMPa-0.2 with twice the epochs."""
-    found: list[PlannedEntry] = []
-    for row, run in _by_network(scale, choices, tuple(NETWORKS[scale]), classes).items():
-        found += row_of(row, run, FOUR)
-        twice = run.changed(method="sampa-0.2", epochs=2 * run.epochs)
-        found.append(PlannedEntry(TWICE, twice, ((row, "accuracy"),)))
+    rows = _by_network(scale, choices, tuple(NETWORKS[scale]), classes)
+    twice = {row: replace(run, epochs=2 * run.epochs) for row, run in rows.items()}
+    found = [*accuracies(rows, FOUR), *accuracies(twice, {TWICE: "sampa-0.2"})]
     about = run_in_words(images(scale, choices.get("clean"), classes=classes))
     about += f"; networks: {', '.join(NETWORKS[scale])}"
     pairs = (*STEPS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2"))
-    return Plan(about, found, pairs, average=len(NETWORKS[scale]) > 1)
+    return Plan(found, pairs, about, average=len(NETWORKS[scale]) > 1)
 
 
-cifar10, cifar100 = partial(_networks, classes=10), partial(_networks, classes=100)
+plan_cifar10, plan_cifar100 = (partial(_plan_networks, classes=n) for n in (10, 100))
 
 
 def _by_network(
     scale: Scale, choices: Choices, rows: tuple[str, ...], classes: int = 10
 ) -> dict[str, Run]:
     """A run for each of some networks; the paper's names mean the first one elsewhere."""
-    if scale == "paper":
-        return {row: recipes.cifar(classes, NETWORKS["paper"][row].name) for row in rows}
-    run = images(scale, choices.get("clean"), classes=classes)
     known = NETWORKS[scale]
+    if scale == "paper":
+        return {row: find_recipe(f"cifar{classes}-{known[row].name}") for row in rows}
+    run = images(scale, choices.get("clean"), classes=classes)
     found = {row: replace(run, model=known[row]) for row in rows if row in known}
     return found or {next(iter(known)): run}
 
 
-def imagenet(scale: Scale, choices: Choices) -> Plan:
-    run = recipes.imagenet() if scale == "paper" else images(scale, choices.get("clean"))
-    found = read_of(run, SAM_AND_SAMPA, (("Top1", "accuracy"), ("Top5", "top5")))
-    return Plan(run_in_words(run), found, against_first(SAM_AND_SAMPA))
+def plan_imagenet(scale: Scale, choices: Choices) -> Plan:
+    is_paper = scale == "paper"
+    run = find_recipe("imagenet-resnet50") if is_paper else images(scale, choices.get("clean"))
+    found = readings_of(run, SAM_AND_SAMPA, ("Top1", "accuracy"), ("Top5", "top5"))
+    return Plan(found, against_first(SAM_AND_SAMPA))
 
 
-def efficiency(scale: Scale, choices: Choices) -> Plan:
+def plan_efficiency(scale: Scale, choices: Choices) -> Plan:
     """Accuracy of the efficient variants; `speed` measures their time."""
     run = _generalization(scale, choices)
-    found = [
-        PlannedEntry(name, _efficient(run, scale, m), (("Accuracy", "accuracy"),))
-        for name, m in EFFICIENT.items()
-    ]
-    return Plan(run_in_words(run), found, against_first(EFFICIENT))
-
-
-def _efficient(run: Run, scale: Scale, method: str) -> Run:
-    if method in SAM_AND_SAMPA.values():
-        return run.changed(method=method)
-    run = run.changed(method=method) if scale == "paper" else in_proportion(run, method)
-    if method in ("saf", "mesa") and scale != "paper":  # 5 epochs would be most of a short run
-        return replace(run, method_options={"start_epoch": 3})
-    return run
+    found = accuracies({"Accuracy": run}, SAM_AND_SAMPA)
+    for name in QUICK:
+        own = _of_variant(run, scale, name.lower())
+        if name in ("SAF", "MESA") and scale != "paper":  # 5 epochs would be most of a short run
+            own = replace(own, method_options={"start_epoch": 3})
+        found.append(PlannedEntry(name, own, (("Accuracy", "accuracy"),)))
+    return Plan(found, against_first(EFFICIENT))
 
 
 def _generalization(scale: Scale, choices: Choices) -> Run:
@@ -107,10 +108,14 @@ def _generalization(scale: Scale, choices: Choices) -> Run:
     return one_rho(images(scale, choices.get("small-noise"), noise=40))
 
 
-def vit(scale: Scale, choices: Choices) -> Plan:
+def _of_variant(run: Run, scale: Scale, method: str) -> Run:
+    return run.changed(method=method) if scale == "paper" else in_proportion(run, method)
+
+
+def plan_vit(scale: Scale, choices: Choices) -> Plan:
     """Fine-tuning: the reduced edition has an EfficientNet with ImageNet's weights."""
     if scale == "paper":
-        rows = {"C10": recipes.vit(10), "C100": recipes.vit(100)}
+        rows = {f"C{n}": find_recipe(f"cifar{n}-vit-b-16") for n in (10, 100)}
     elif scale == "smoke":
         rows = {"C10": adamw(images("smoke", choices.get("clean")), 1e-3)}
     else:
@@ -118,95 +123,87 @@ def vit(scale: Scale, choices: Choices) -> Plan:
         model = ModelSpec("efficientnet-lite0-imagenet")
         run = replace(adamw(images("cpu", None), 5e-4), data=data, model=model)
         rows = {"C10": replace(run, epochs=3, batch_size=32, base_epochs=None)}
-    found = [entry for row, run in rows.items() for entry in row_of(row, run, SAM_AND_SAMPA)]
-    return Plan(run_in_words(rows["C10"]), found, against_first(SAM_AND_SAMPA))
+    return Plan(accuracies(rows, SAM_AND_SAMPA), against_first(SAM_AND_SAMPA))
 
 
-def glue(scale: Scale, choices: Choices) -> Plan:
+def plan_glue(scale: Scale, choices: Choices) -> Plan:
     methods = {"AdamW": "adamw", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.1": "sampa-0.1"}
     found: list[PlannedEntry] = []
-    runs: list[Run] = []
-    for task in GLUE_ROWS if scale == "paper" else ("rte", "mrpc"):
-        runs.append(glue_run(scale, task))
+    tasks = GLUE_ROWS if scale == "paper" else GLUE_SAMPLES
+    runs = {task: glue_run(scale, task) for task in tasks}
+    for task, run in runs.items():
         rows = GLUE_ROWS[task] if scale != "smoke" else ((GLUE_ROWS[task][0][0], "accuracy"),)
-        found += read_of(runs[-1], methods, rows)
-    about = "; ".join(map(run_in_words, runs if scale == "cpu" else runs[:1]))
-    return Plan(about, found, (*against_first(methods), ("SAMPa-0.1", "SAM")))
+        found += readings_of(run, methods, *rows)
+    about = "; ".join(map(run_in_words, runs.values())) if scale == "cpu" else ""
+    return Plan(found, (*against_first(methods), ("SAMPa-0.1", "SAM")), about)
 
 
-def noise(scale: Scale, choices: Choices) -> Plan:
+def plan_noise(scale: Scale, choices: Choices) -> Plan:
     """Five levels of label noise; the same ρ for all methods."""
-    found: list[PlannedEntry] = []
-    for percent in recipes.NOISE_LEVELS:
-        run = recipes.noisy(percent)
-        if scale != "paper":
-            # The paper, too, has another ρ at 80 %.
-            choice = choices.get("noise80" if percent == 80 else "noise")
-            run = one_rho(images(scale, choice, noise=percent, edition=LARGER))
-        found += row_of(f"{percent} %", run, FOUR)
+    rows: dict[str, Run] = {}
+    for row, percent in NOISE_ROWS.items():
+        # The paper, too, has another ρ at 80 %.
+        choice = choices.get("noise80" if percent == 80 else "noise")
+        rows[row] = _noisy(scale, percent, choice)
     if scale == "cpu":
-        found += row_of(HUMAN, _with_human_labels(choices), FOUR)
-    return Plan(run_in_words(found[0].run), found, STEPS)
+        # CIFAR-10N: people who labeled carelessly, wrong in two of five; not in the paper.
+        run = _noisy(scale, 0, choices.get("noise"))
+        rows[HUMAN] = replace(run, data=replace(run.data, human_labels="worse"))
+    return Plan(accuracies(rows, FOUR), STEPS)
 
 
-def _with_human_labels(choices: Choices) -> Run:
-    """CIFAR-10N: people who labeled carelessly, wrong in two of five; the paper has no such row."""
-    run = one_rho(images("cpu", choices.get("noise"), edition=LARGER))
-    return replace(run, data=replace(run.data, human_labels="worse"))
+def _noisy(scale: Scale, percent: int, choice: Choice | None) -> Run:
+    if scale == "paper":
+        return find_recipe(f"cifar10-noise{percent}")
+    return one_rho(images(scale, choice, noise=percent, edition=LARGER))
 
 
-def incorporation(scale: Scale, choices: Choices) -> Plan:
+def plan_incorporation(scale: Scale, choices: Choices) -> Plan:
     """Each variant alone and with SAMPa, ρ doubled with SAMPa as in the paper."""
     run = _generalization(scale, choices)
-    found: list[PlannedEntry] = []
-    for row, method in VARIANTS.items():
-        for column, name in (("alone", method), ("with SAMPa", f"sampa+{method}")):
-            made = run.changed(method=name) if scale == "paper" else in_proportion(run, name)
-            found.append(PlannedEntry(column, made, ((row, "accuracy"),)))
-    return Plan(run_in_words(run), found, (("with SAMPa", "alone"),))
+    found = [
+        PlannedEntry(column, _of_variant(run, scale, name), ((row, "accuracy"),))
+        for row, method in VARIANTS.items()
+        for column, name in (("alone", method), ("with SAMPa", f"sampa+{method}"))
+    ]
+    return Plan(found, (("with SAMPa", "alone"),))
 
 
-def _naive(scale: Scale, choices: Choices, attempt: dict[str, str]) -> Plan:
+def _plan_naive(scale: Scale, choices: Choices, name: str) -> Plan:
     """A naive attempt beside SGD and SAM on three networks, with SAM's ρ."""
-    found: list[PlannedEntry] = []
-    for row, run in _by_network(scale, choices, THREE_NETWORKS).items():
-        found += row_of(row, run, {"SGD": "sgd", "SAM": "sam"})
-        found += row_of(row, replace(run, rho=run.rhos["sam"]), attempt)
-    (name,) = attempt
-    pairs = (("SAM", "SGD"), (name, "SGD"), (name, "SAM"))
-    return Plan(run_in_words(found[0].run), found, pairs)
+    rows = _by_network(scale, choices, THREE_NETWORKS)
+    found = accuracies(rows, {"SGD": "sgd", "SAM": "sam"})
+    found += accuracies(_with_rho_of("sam", rows), {name: name.lower()})
+    return Plan(found, (("SAM", "SGD"), (name, "SGD"), (name, "SAM")))
 
 
-optsam = partial(_naive, attempt={"OptSAM": "optsam"})
-sam_db = partial(_naive, attempt={"SAM-db": "sam-db"})
+plan_optsam, plan_sam_db = partial(_plan_naive, name="OptSAM"), partial(_plan_naive, name="SAM-db")
 
 
-def penalty(scale: Scale, choices: Choices) -> Plan:
+def _with_rho_of(method: str, rows: dict[str, Run]) -> dict[str, Run]:
+    return {row: replace(run, rho=run.rhos[method]) for row, run in rows.items()}
+
+
+def plan_penalty(scale: Scale, choices: Choices) -> Plan:
     """The penalty with the settings of SAMPa-0.2, on clean labels and with 80 % noise."""
-    clean = images(scale, choices.get("clean"))
-    rows = {"ResNet-56": clean, "ResNet-32 (80 % noisy label)": recipes.noisy(80)}
-    if scale != "paper":
-        noisy = one_rho(images(scale, choices.get("noise80"), noise=80, edition=LARGER))
-        rows = {"clean labels": clean, "80 % wrong labels": noisy}
-    found: list[PlannedEntry] = []
-    for row, run in rows.items():
-        found += row_of(row, run, SAM_AND_SAMPA)
-        found += row_of(row, replace(run, rho=run.rhos["sampa-0.2"]), {"Penalizing": "penalty"})
+    clean, noisy = images(scale, choices.get("clean")), _noisy(scale, 80, choices.get("noise80"))
+    rows = {"clean labels": clean, "80 % wrong labels": noisy}
+    if scale == "paper":
+        rows = {"ResNet-56": clean, "ResNet-32 (80 % noisy label)": noisy}
+    found = accuracies(rows, SAM_AND_SAMPA)
+    found += accuracies(_with_rho_of("sampa-0.2", rows), {"Penalizing": "penalty"})
     pairs = (("SAMPa-0.2", "SAM"), ("Penalizing", "SAM"), ("Penalizing", "SAMPa-0.2"))
-    return Plan(run_in_words(clean), found, pairs)
+    return Plan(found, pairs)
 
 
-def lambdas(scale: Scale, choices: Choices) -> Plan:
+def plan_lambdas(scale: Scale, choices: Choices) -> Plan:
     """SAMPa-λ for λ = 0, 0.1, ..., 1, with SAMPa-0.2's ρ throughout."""
-    rows = {"ResNet-56": recipes.cifar(10, "resnet56"), "WRN-28-10": recipes.cifar(10, "wrn-28-10")}
-    if scale != "paper":
-        noisy = images(scale, choices.get("noise"), noise=40, edition=LARGER)
-        rows = {"conv net": one_rho(noisy)}
-    found: list[PlannedEntry] = []
-    for row, run in rows.items():
-        fixed = replace(run, rho=run.rhos["sampa-0.2"])
-        found += row_of(row, fixed, {name: f"sampa-{lam:g}" for name, lam in LAMBDAS.items()})
-    return Plan(run_in_words(found[0].run), found, against_first(LAMBDAS))
+    if scale == "paper":
+        rows = _by_network(scale, choices, ("ResNet-56", "WRN-28-10"))
+    else:
+        rows = {"conv net": _noisy(scale, 40, choices.get("noise"))}
+    methods = {name: f"sampa-{lam:g}" for name, lam in LAMBDAS.items()}
+    return Plan(accuracies(_with_rho_of("sampa-0.2", rows), methods), against_first(LAMBDAS))
 
 
 # ---- pictures --------------------------------------------------------------------------------

@@ -1,46 +1,21 @@
-"""What an experiment is, how the user asks for it, and which runs it is made of."""
+"""What an experiment is, and which runs it is made of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.settings import run_in_words
-from sampa.lab.results.outcome import Choice, Outcome, Scale
-from sampa.lab.results.paper import published
+from sampa.lab.results.outcome import Choice, Outcome
+from sampa.lab.results.paper import Scale, published
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Interrupted
 
 Choices = dict[str, Choice]
 """By the name of the tuning; what is missing was not tuned at that scale."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """How an experiment is to be carried out.
-
-    Attributes:
-        scale: The paper's settings, a reduced edition, or one for tests.
-        out: The folder of all experiments.
-        seeds: How many; None takes what the experiment says.
-        devices: Processes a run.
-        jobs: Runs at the same time.
-        data_dir: Where data sets are.
-    """
-
-    scale: Scale
-    out: Path
-    seeds: int | None = None
-    devices: int = 1
-    jobs: int = 1
-    data_dir: Path | None = None
-
-    def folder(self, name: str) -> Path:
-        """The folder of an experiment or of a tuning at this scale."""
-        return self.out / f"{name}-{self.scale}"
 
 
 class Unfinished(Exception):
@@ -91,16 +66,21 @@ class Plan:
     """An experiment at a scale.
 
     Attributes:
-        about: Data, image size, network and epochs, for the heading.
         entries: In the order of the table.
         pairs: Which columns are compared on the same seeds: (column, baseline).
+        about: Data, image size, network and epochs, for the heading; those of the first run if
+            not given.
         average: Whether a row with the mean over the others is added.
     """
 
-    about: str
     entries: Sequence[PlannedEntry]
     pairs: tuple[tuple[str, str], ...] = ()
+    about: str = ""
     average: bool = False
+
+    @property
+    def heading(self) -> str:
+        return self.about or run_in_words(self.entries[0].run)
 
 
 Planner = Callable[[Scale, Choices], Plan]
@@ -148,8 +128,8 @@ class Experiment:
 
     def runs(self, scale: Scale) -> list[Run]:
         """All training runs at a scale, each once (the seed left at 0)."""
-        plan = Plan("", ()) if self.planner is None else self.planner(scale, {})
-        return [named(entry, self.blank(scale)) for entry in plan.entries]
+        entries = self.planner(scale, {}).entries if self.planner else ()
+        return [named(entry, self.blank(scale)) for entry in entries]
 
 
 def named(entry: PlannedEntry, blank: Outcome) -> Run:
@@ -160,13 +140,13 @@ def named(entry: PlannedEntry, blank: Outcome) -> Run:
     return replace(entry.run, name=name, about=run_in_words(entry.run))
 
 
-def row_of(row: str, run: Run, methods: dict[str, str]) -> list[PlannedEntry]:
-    """A row of a table: one run with several methods, by the paper's names of them."""
-    return read_of(run, methods, ((row, "accuracy"),))
+def accuracies(rows: Mapping[str, Run], methods: Mapping[str, str]) -> list[PlannedEntry]:
+    """A table of accuracies: a run for each row, with several methods by the paper's names."""
+    return [e for row, run in rows.items() for e in readings_of(run, methods, (row, "accuracy"))]
 
 
-def read_of(
-    run: Run, methods: dict[str, str], readings: tuple[tuple[str, str], ...]
+def readings_of(
+    run: Run, methods: Mapping[str, str], *readings: tuple[str, str]
 ) -> list[PlannedEntry]:
     """One run with several methods, and what is read from each."""
     return [PlannedEntry(name, run.changed(method=m), readings) for name, m in methods.items()]

@@ -10,22 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sampa.lab.reproduce.batch import Batch
+from sampa.lab.reproduce.batch import job_of
 from sampa.lab.reproduce.plan import (
     Plan,
     PlannedEntry,
     Planner,
-    Request,
     Unfinished,
     named,
     unfinished_if_stopped,
 )
+from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.tuning import tune
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.outcome import Entry, Outcome, RunResult, Tuned, with_average
 from sampa.lab.results.paper import published
 from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.jobs import Jobs
+from sampa.lab.training.jobs import Job, Jobs, as_many_as_fit
 from sampa.lab.training.loop import train
 from sampa.lab.training.method import BASE_NAMES
 from sampa.lab.training.run import Run
@@ -52,29 +52,28 @@ def train_all(runs: Mapping[Path, Run], request: Request) -> dict[Path, RunResul
 
 
 def _train_in_processes(runs: Mapping[Path, Run], request: Request) -> None:
-    jobs, batches = Jobs(), list(_batches(runs, request))
-    codes = jobs.run_all(batches, request.jobs, request.devices)
+    at_once = request.jobs or as_many_as_fit(request.devices)
+    jobs, batches = Jobs(), list(_batches(runs, request, at_once))
+    codes = jobs.run_all(batches, at_once, request.devices)
     if jobs.asked:
         code = 128 + jobs.asked[0]
         raise Unfinished("stopped after saving; the same command goes on", code)
     failed = [batch for batch, code in zip(batches, codes, strict=True) if code]
     if failed:
-        raise Unfinished(f"{len(failed)} of {len(batches)} jobs failed, first {failed[0]}", 1)
+        raise Unfinished(f"{len(failed)} of {len(batches)} jobs failed, first {failed[0].name}", 1)
     for folder in runs:  # what only an unfinished run needs; the best model stays, for `sampa eval`
         for checkpoint in (folder / "checkpoints").glob("step-*"):
             shutil.rmtree(checkpoint)
 
 
-def _batches(runs: Mapping[Path, Run], request: Request) -> Iterator[Batch]:
+def _batches(runs: Mapping[Path, Run], request: Request, at_once: int) -> Iterator[Job]:
     """Runs for one process each: a few neighbors with the same name and seed."""
     size = BATCH if request.devices == 1 else 1
     for name, group in itertools.groupby(
         runs.items(), lambda item: f"{item[1].name} seed {item[1].seed}"
     ):
-        left = list(group)
-        while left:
-            yield Batch(name, dict(left[:size]), left[0][0], request)
-            left = left[size:]
+        while part := dict(itertools.islice(group, size)):
+            yield job_of(name, part, request, at_once)
 
 
 def finished(folder: Path, run: Run) -> RunResult:
@@ -104,7 +103,7 @@ def run_grid(
     entries = tuple(_entries(plan, trained, blank.id))
     outcome = replace(
         blank,
-        about=plan.about,
+        about=plan.heading,
         unit="test metric in %, mean ± standard deviation over seeds",
         entries=with_average(entries, published(blank.id)) if plan.average else entries,
         pairs=plan.pairs,

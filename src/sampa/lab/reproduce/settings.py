@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from sampa.catalog import find_method
 from sampa.cost import hyperparameters
-from sampa.lab.results.outcome import Choice, Scale
-from sampa.lab.training import recipes
+from sampa.lab.results.outcome import Choice
+from sampa.lab.results.paper import Scale
+from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run, Schedule
 
 
@@ -38,6 +39,8 @@ class Edition:
 SMALL = Edition(images=2000, held_back=1000, side=8, epochs=15, batch_size=64)
 # For label noise and the sweep of λ: more pixels and three times the steps are nearer the paper.
 LARGER = Edition(images=2500, held_back=1000, side=16, epochs=16, batch_size=32)
+DIGITS = Edition(images=96, held_back=24, side=8, epochs=1, batch_size=24)
+SAM_RHOS = {"sam": 1, "sampa-0": 1, "sampa": 2, "sampa-0.2": 2}  # in units of SAM's
 NETWORKS: dict[Scale, dict[str, ModelSpec]] = {
     "paper": {
         "DenseNet-121": ModelSpec("densenet121"),
@@ -64,31 +67,30 @@ def images(
     classes: int = 10,
     edition: Edition = SMALL,
 ) -> Run:
-    """Image classification with the scale's first network (ResNet-56 in the paper)."""
+    """Image classification with the scale's first network (ResNet-56 in the paper).
+
+    In reduced editions with a chosen learning rate and ρ: SAMPa-0.2 takes twice SAM's, as in the
+    paper.
+    """
     if scale == "paper":
-        return recipes.cifar(classes, "resnet56")
-    run = _digits() if scale == "smoke" else _cifar(classes, edition)
-    run = replace(run, data=replace(run.data, label_noise=noise / 100))
-    return tuned(run, choice or DEFAULT)
-
-
-def _cifar(classes: int, edition: Edition) -> Run:
-    name, share = f"cifar{classes}", edition.held_back / edition.images
-    data = DataSpec(name, edition.side, edition.images, augment=False, validation=share)
-    run = Run(name, "", data, NETWORKS["cpu"]["conv net"], batch_size=edition.batch_size)
-    return replace(run, epochs=edition.epochs, base_epochs=2 * edition.epochs)
-
-
-def _digits() -> Run:
-    data = DataSpec("digits", subset=96, augment=False, validation=0.25)
-    network = NETWORKS["smoke"]["conv net"]
-    return Run("digits", "", data, network, epochs=1, base_epochs=2, batch_size=24)
-
-
-def tuned(run: Run, choice: Choice) -> Run:
-    """With a chosen learning rate and ρ: SAMPa-0.2 takes twice SAM's, as in the paper."""
-    rhos = recipes.sam_rhos(choice.rho)
-    return replace(run, base=replace(run.base, lr=choice.lr), rhos=rhos)
+        return find_recipe(f"cifar{classes}-resnet56")
+    name, size = f"cifar{classes}", edition.side
+    if scale == "smoke":
+        name, size, edition = "digits", None, DIGITS
+    share, choice = edition.held_back / edition.images, choice or DEFAULT
+    network = NETWORKS[scale]["conv net"]
+    data = DataSpec(name, size, edition.images, augment=False, validation=share)
+    return Run(
+        name,
+        "",
+        replace(data, label_noise=noise / 100),
+        network,
+        base=BaseSpec(lr=choice.lr),
+        rhos={method: units * choice.rho for method, units in SAM_RHOS.items()},
+        epochs=edition.epochs,
+        base_epochs=2 * edition.epochs,
+        batch_size=edition.batch_size,
+    )
 
 
 def one_rho(run: Run) -> Run:
@@ -99,7 +101,7 @@ def one_rho(run: Run) -> Run:
 def in_proportion(run: Run, method: str) -> Run:
     """A run of another variant, whose ρ stands to SAM's as in the paper's settings."""
     default = hyperparameters(find_method(method)).get("rho")
-    ratio = run.rhos["sam"] / recipes.SAM_RHO[10]
+    ratio = run.rhos["sam"] / find_recipe("cifar10-resnet56").rhos["sam"]
     rho = None if default is None else round(default * ratio, 6)
     return run.changed(method=method, rho=rho)
 
@@ -113,10 +115,10 @@ def glue_run(scale: Scale, task: str) -> Run:
     So few steps need a larger learning rate than the recipe's, no dropout, and a warm-up.
     """
     if scale == "paper":
-        return recipes.glue(task)
+        return find_recipe(f"glue-{task}")
     if scale == "smoke":
         return replace(adamw(images("smoke", None), 1e-3), base_epochs=None)
-    small, (trained_on, held) = recipes.glue_cpu(task), GLUE_SAMPLES[task]
+    small, (trained_on, held) = find_recipe(f"glue-{task}-cpu"), GLUE_SAMPLES[task]
     subset = trained_on + held
     return replace(
         small,

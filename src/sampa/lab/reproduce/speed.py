@@ -22,8 +22,8 @@ from sampa.lab.bench.rounds import take_turns
 from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
 from sampa.lab.devices import find_device
 from sampa.lab.reproduce.memory import peak_bytes
-from sampa.lab.reproduce.plan import Request
-from sampa.lab.results.outcome import Scale
+from sampa.lab.reproduce.request import Request
+from sampa.lab.results.paper import Scale
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.lab.reproduce.plan import Request
+from sampa.lab.reproduce.request import Request
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
 from sampa.lab.training.conditions import conditions
@@ -153,7 +153,7 @@ Traces = dict[int, list[Trace]]
 """By the number of updates: a trace for each seed."""
 
 
-def complete(blank: Outcome, request: Request) -> Outcome:
+def theory_bounds(blank: Outcome, request: Request) -> Outcome:
     """Each problem with each horizon, once for every seed."""
     horizons = HORIZONS[:2] if request.scale == "smoke" else HORIZONS
     seeds = range(request.seeds or 3)

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sampa.catalog import ALIASES, METHODS
 from sampa.cost import measure
-from sampa.lab.reproduce.grids import ACCURACY, EFFICIENT, efficiency
-from sampa.lab.reproduce.plan import Request
+from sampa.lab.reproduce.grids import ACCURACY, EFFICIENT, plan_efficiency
+from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.runner import run_grid
 from sampa.lab.reproduce.speed import ContestResult, contest
 from sampa.lab.results.charts import Chart, Line
@@ -71,7 +71,7 @@ def efficiency_figure(blank: Outcome, request: Request) -> Outcome:
 
 def efficiency_table(blank: Outcome, request: Request) -> Outcome:
     """The accuracy of trained networks, with the counts and times of the figure."""
-    outcome = run_grid(blank, request, efficiency, ("small-noise",), seeds=3)
+    outcome = run_grid(blank, request, plan_efficiency, ("small-noise",), seeds=3)
     found = contest("efficiency", request)
     ratios = timed(found)
     time = {entry.column: entry.ours.mean for entry in ratios}

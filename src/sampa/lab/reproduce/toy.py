@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.lab.reproduce.plan import Request
+from sampa.lab.reproduce.request import Request
 from sampa.lab.results.charts import Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
 from sampa.lab.training.conditions import conditions
@@ -57,7 +57,7 @@ def distances(make: Callable[..., sampa.SharpnessAware], seed: int) -> list[floa
     return path
 
 
-def complete(blank: Outcome, request: Request) -> Outcome:
+def toy_figure(blank: Outcome, request: Request) -> Outcome:
     """All methods from the same start; only RandSAM depends on the seed."""
     seeds = range(request.seeds or 3)
     paths = {name: [distances(make, seed) for seed in seeds] for name, make in METHODS.items()}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sampa.lab.reproduce.settings import DEFAULT, LARGER, SMALL, Edition, images, one_rho
-from sampa.lab.results.outcome import Choice, Scale, Tuned
+from sampa.lab.results.outcome import Choice, Tuned
+from sampa.lab.results.paper import Scale
 from sampa.lab.training.run import Run
 
 SEED = 1000  # reported seeds count from 0

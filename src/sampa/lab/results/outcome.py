@@ -13,14 +13,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sampa.lab.results.charts import Chart
-from sampa.lab.results.paper import Published, Value
+from sampa.lab.results.paper import Published, Scale, Value
 from sampa.lab.results.summary import Summary, paired, summarize
 
-Scale = Literal["paper", "cpu", "smoke"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 AVERAGE = "Average"  # the row that is the mean of the others
 RESULTS, NOTES = "results.json", "notes.md"  # notes are by hand: words about results, no numbers
 

@@ -6,21 +6,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from sampa.lab.results.outcome import Outcome, RunResult, compared, entry_of
-from sampa.lab.results.paper import Value
+from sampa.lab.results.paper import SCALES, Value
 from sampa.lab.results.summary import plus_minus
 from sampa.lab.results.table import ABSENT, Cell, Table, difference, mean, number_cell, row, seconds
 
-SCALE_NAMES = {
-    "paper": "the paper's settings",
-    "cpu": "reduced to two CPU cores",
-    "smoke": "a test",
-}
 UNSURE = "A difference whose 95 % interval (Student's t) reaches 0 is too small to tell."
 
 
 def scale_line(outcome: Outcome) -> str:
     """What every heading says: the scale, the data, the network and the epochs."""
-    return f"Scale: {SCALE_NAMES[outcome.scale]}. {outcome.about}."
+    return f"Scale: {SCALES[outcome.scale]}. {outcome.about}."
 
 
 def value_table(outcome: Outcome) -> Table:

@@ -7,6 +7,15 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from importlib import resources
+from typing import Literal
+
+Scale = Literal["paper", "cpu", "smoke"]
+SCALES: dict[Scale, str] = {
+    "paper": "the paper's settings",
+    "cpu": "reduced to two CPU cores",
+    "smoke": "a test",
+}
+"""What its experiments are carried out with."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit  # scipy.stats has the same, and takes a second to import
-
 LEVEL = 0.95  # of confidence
 
 
@@ -32,6 +30,8 @@ class Summary:
         """
         if self.n < 2:
             return math.nan
+        from scipy.special import stdtrit  # slow to import, scipy.stats more so
+
         return float(stdtrit(self.n - 1, (1 + LEVEL) / 2)) * self.standard_error
 
     @property

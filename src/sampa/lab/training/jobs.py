@@ -5,37 +5,44 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, TextIO
 
 import torch
 
+from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.method import checked_method
+from sampa.lab.training.run import Run
 from sampa.lab.training.session import on_stop
 
 
-class Job(Protocol):
-    """The work of one process, most often a run; `str` names it."""
+@dataclass(frozen=True)
+class Job:
+    """The runs of one process, which are started again as one if they are stopped.
 
-    @property
-    def folder(self) -> Path:
-        """Where its log goes."""
-        ...
+    Attributes:
+        name: What they have in common.
+        runs: By their folders; the log is in the first.
+        arguments: Gives the arguments of Python that start it or go on with it.
+    """
+
+    name: str
+    runs: dict[Path, Run]
+    arguments: Callable[[], list[str]]
 
     def is_done(self) -> bool:
         """Whether all its results exist.
 
         Raises:
-            ValueError: If the run is not possible, or the folder holds another.
+            ValueError: If a run is not possible, or its folder holds another.
         """
-        ...
-
-    def arguments(self) -> list[str]:
-        """The arguments of Python that start it or go on with it."""
-        ...
+        for run in self.runs.values():
+            checked_method(run)
+        return all(RunFolder(path).result_of(run) is not None for path, run in self.runs.items())
 
 
 def threads_each(at_once: int, devices: int) -> list[str]:
@@ -76,7 +83,7 @@ class Jobs:
     """
 
     asked: list[int] = field(default_factory=list)
-    running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    running: set[subprocess.Popen[Any]] = field(default_factory=set)
     free: SimpleQueue[dict[str, str]] = field(default_factory=SimpleQueue)
 
     def run_all(self, jobs: Sequence[Job], at_once: int, devices: int = 1) -> list[int]:
@@ -96,35 +103,33 @@ class Jobs:
     def _run_job(self, job: Job, is_done: bool) -> int:
         """Run a job unless it is done; the exit code."""
         if is_done or self.asked:
-            print(f"{job}: {'done before' if is_done else 'left for the next time'}", flush=True)
+            print(
+                f"{job.name}: {'done before' if is_done else 'left for the next time'}", flush=True
+            )
             return 0
+        log = next(iter(job.runs)) / "log.txt"
+        log.parent.mkdir(parents=True, exist_ok=True)
         places = self.free.get()
         try:
-            code, log = self._run(job, {**os.environ, **places})
+            with log.open("a") as file:
+                code = self._wait_for(job.arguments(), {**os.environ, **places}, file)
         finally:
             self.free.put(places)
         outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
-        print(f"{job}: {'done' if code == 0 else outcome}", flush=True)
+        print(f"{job.name}: {'done' if code == 0 else outcome}", flush=True)
         return code
 
-    def _run(self, job: Job, environment: dict[str, str]) -> tuple[int, Path]:
-        """Start its process and wait for it; the exit code, and where its output is."""
-        command = [sys.executable, *job.arguments()]
-        job.folder.mkdir(parents=True, exist_ok=True)
-        log = job.folder / "log.txt"
+    def _wait_for(self, arguments: list[str], environment: dict[str, str], log: TextIO) -> int:
+        """Start a process and wait for it; the exit code."""
         # In a session of its own, a run hears of Ctrl-C from us alone, and once.
-        with (
-            log.open("a") as file,
-            subprocess.Popen(
-                command, stdout=file, stderr=file, env=environment, start_new_session=True
-            ) as process,
-        ):
+        options: dict[str, Any] = {"stdout": log, "stderr": log, "start_new_session": True}
+        with subprocess.Popen([sys.executable, *arguments], env=environment, **options) as process:
             self.running.add(process)
             if self.asked:
                 process.terminate()
             code = process.wait()
             self.running.discard(process)
-        return code, log
+        return code
 
     def _stop(self, number: int, _frame: Any) -> None:
         self.asked.append(number)

@@ -1,6 +1,6 @@
 """A run: everything that decides its result, as one frozen value.
 
-A recipe is a named function that returns a `Run`; the command line replaces a few of its fields.
+A recipe is a `Run` by name; the command line replaces a few of its fields.
 """
 
 from __future__ import annotations
