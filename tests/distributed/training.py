@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
+from sampa.batches import map_tensors
+from sampa.lab.devices import find_device
 from tests.problems import BASES, Batch, SmallNet, image_batches, small_net
 from tests.ranks import run_ranks
 
@@ -44,6 +46,7 @@ class Run:
         loss: From the model and a batch to what `loss_fn` returns.
         batch_size: Of the whole batch; a data rank takes its part.
         dtype: Of the model and the batches; None leaves them.
+        device: Of the model and the batches: cpu, or cuda, of which each rank takes its own.
     """
 
     steps: int = 51
@@ -56,6 +59,7 @@ class Run:
     loss: Callable[[nn.Module, Batch], Any] = cross_entropy
     batch_size: int = 16
     dtype: torch.dtype | None = None
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class Session:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.model = run.net() if run.dtype is None else run.net().to(run.dtype)
+        self.device = find_device(run.device)
+        self.model = run.net().to(self.device, run.dtype)
         self.executor = sampa.distribute(self.model, **run.distribute)
         base = BASES[run.base](run.groups(self.model))
         self.optimizer = run.make(base, executor=self.executor, **{"seed": 7, **run.options})
@@ -97,15 +102,17 @@ class Session:
     def outcome(self) -> Outcome:
         self.executor.model.eval()
         self.executor.model.train()
-        state = self.optimizer.state_dict()
-        return Outcome(self.model.state_dict(), state, self.losses, self.records)
+        found = self.model.state_dict(), self.optimizer.state_dict(), self.losses
+        model, optimizer, losses = map_tensors(lambda t: t.cpu(), found)
+        return Outcome(model, optimizer, losses, self.records)
 
     def _own_batches(self) -> Iterator[Batch]:
         """This rank's part of every batch."""
         shards = 1 if self.executor.mesh is None else self.executor.mesh.size(1)
         for x, y in image_batches(10**6, self.run.batch_size):
             own = slice(self.executor.data_rank, None, shards)
-            yield x.to(self.run.dtype or x.dtype)[own], y[own]
+            x, y = x.to(self.device, self.run.dtype)[own], y.to(self.device)[own]
+            yield x, y
 
 
 def train(run: Run) -> Outcome:

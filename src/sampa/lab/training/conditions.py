@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from sampa.lab.devices import device_name, find_device
+
 
 def conditions() -> dict[str, Any]:
     """Under what a result was obtained: commit, versions, machine."""
@@ -25,7 +27,7 @@ def conditions() -> dict[str, Any]:
             "system": platform.system(),
             "processor": processor(),
             "cores": os.cpu_count(),
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "device": device_name(find_device(local_rank=0)),
         },
         "threads": torch.get_num_threads(),
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
