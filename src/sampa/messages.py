@@ -74,6 +74,14 @@ def require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
         raise TypeError(f"{name} is not a hyper-parameter of this method or an option; {hint}")
 
 
+def refuse_missing_batch() -> NoReturn:
+    """Refuse to go on without the batch that the method held."""
+    raise RuntimeError(
+        "the held batch is missing: it was left out of state_dict (save_batch=False); "
+        "hand it back with optimizer.hold(batch) before the next step"
+    )
+
+
 def refuse_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> NoReturn:
     """Say what a call of `step` as of a plain optimizer's is missing."""
     if loss_fn is None or batch is None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from sampa.loss import Loss, Objective
 from sampa.messages import require
 from sampa.vectors.random import RandomNumbers
-from sampa.vectors.vector import Vector, Weights
+from sampa.vectors.vector import Number, Vector, Weights
 
 Move = Callable[[Weights], None]
 """Changes the weights in place, starting at x_t. Only the rank that answers the probe makes it."""
@@ -137,7 +137,8 @@ class Update:
     Attributes:
         gradient: G_t, or None where the weights stay (the first call of SAMPa only computes g_0).
         state: The method's state for the next step.
-        then: A change of the weights after the base optimizer's step.
+        then: What follows the base optimizer's step, such as a change of the weights. Not called
+            if the step is dropped.
     """
 
     gradient: Vector | None
@@ -171,13 +172,13 @@ class Hyperparameters:
 
     Attributes:
         rho: ρ, already evaluated at t.
-        lr: η.
+        lr: η, a tensor where the base optimizer has one on a device.
         weight_decay: The base optimizer's weight decay.
         eps: Added to a norm before dividing by it; the same for all.
     """
 
-    rho: Sequence[float]
-    lr: Sequence[float]
+    rho: Sequence[Number]
+    lr: Sequence[Number]
     weight_decay: Sequence[float]
     eps: float
 

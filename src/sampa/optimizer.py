@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from sampa.execution import loss_scaling
 from sampa.execution.evaluate import Evaluator, LossFn
 from sampa.execution.excursions import Excursions
 from sampa.execution.executor import Executor
+from sampa.execution.guarded import Checks, LateChecks
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import (
     clear_gradients,
@@ -28,7 +28,7 @@ from sampa.execution.lookahead import (
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import refuse_call, require, require_base
+from sampa.messages import refuse_call, refuse_missing_batch, require, require_base
 from sampa.method import (
     HELD,
     INCOMING,
@@ -46,9 +46,9 @@ from sampa.method import (
     vectors_of,
 )
 from sampa.options import Options
-from sampa.record import Journal, Progress, StepRecord, refuse_endless_skipping
+from sampa.record import Carried, Journal, MadeStep, Progress, StepRecord
 from sampa.vectors.random import RandomNumbers
-from sampa.vectors.vector import Vector, Weights, scale
+from sampa.vectors.vector import Vector, Weights, as_number, scale
 
 
 class SharpnessAware(Optimizer):
@@ -78,14 +78,14 @@ class SharpnessAware(Optimizer):
         self.base = base
         self.method = method
         self.executor: Executor = self.options.executor or default_executor()
-        self.last: StepRecord | None = None
+        self._made: MadeStep | None = None  # the last step
         self._set_up()
         for group in self.param_groups:
             radius(self._rho(group), 0)
         self.executor.adopt(self._weights(), self._settings())
         seed = torch.initial_seed() if self.options.seed is None else int(self.options.seed)
         progress = Progress(seed=self.executor.agree_on(seed))
-        self._carried = saving.Carried(progress, method.initial_state())
+        self._carried = Carried(progress, method.initial_state())
 
     def _set_up(self) -> None:
         """Make what is not copied with an optimizer."""
@@ -93,6 +93,8 @@ class SharpnessAware(Optimizer):
         Optimizer.__setstate__(self, {"defaults": self.base.defaults})
         self._excursions = Excursions()
         self._layers = Layers(self.executor.module)
+        is_late = self.options.checks == "late"
+        self._checks = LateChecks(self.base, self._layers) if is_late else Checks()
 
     # ---- one step ----------------------------------------------------------------------------
 
@@ -112,83 +114,87 @@ class SharpnessAware(Optimizer):
         """
         if batch is None or not callable(loss_fn):
             refuse_call(loss_fn, batch, self.options.scaler)
-        if self.method.holds_batch and self._carried.progress.calls > 0:
-            self._require_held_batch()
+        carried = self._carried
+        if self.method.holds_batch and carried.held_batch is None and carried.progress.calls > 0:
+            refuse_missing_batch()
         weights = self._weights()
         journal = Journal()
+        self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad():
             evaluator = self._evaluator(weights, loss_fn, batch)
             update = self._run_method(weights, evaluator, journal)
-            journal.compare_gradients()
-        if update is not None and update.gradient is not None:
+            numbers = journal.numbers()
+            made = MadeStep(
+                numbers,
+                is_bad=self._checks.flag(numbers.is_bad),
+                fallback=self.method.after_skip(carried.method_state),
+                updated=update.gradient is not None,
+                rounds=journal.rounds,
+            )
+        if update.gradient is not None:
             with UPDATE:
-                self._apply(update.gradient, update, weights)
-        self._carry_on(update, batch, journal)
+                self._apply(update.gradient, update, weights, made)
+        self._carry_on(made, update, batch)
+        if made.updated and self._carried.progress.updates == 1:
+            self.executor.warn_if_idle(journal.widest_round)
         return journal.reported_loss()
 
-    def _run_method(
-        self, weights: list[Tensor], evaluator: Evaluator, journal: Journal
-    ) -> Update | None:
-        """Let the method yield rounds and answer them; None if a gradient is not finite."""
+    def _run_method(self, weights: list[Tensor], evaluator: Evaluator, journal: Journal) -> Update:
+        """Let the method yield rounds and answer them."""
         context = self._context(weights, evaluator.batches[INCOMING])
         rounds = self.method.rounds(context, aligned(self._carried.method_state, weights))
         try:
             probes = next(rounds)
             while True:
                 answers = self.executor.answer(probes, journal.passes, evaluator)
-                journal.note(probes, answers)
                 # A local gradient is this rank's alone: what is decided by it must not differ.
-                pairs = zip(answers, probes, strict=True)
-                if not all(a.gradient.is_finite or evaluator.is_local(p) for a, p in pairs):
-                    rounds.close()
-                    return None
+                journal.note(probes, answers, [not evaluator.is_local(p) for p in probes])
                 probes = rounds.send([answer.gradient for answer in answers])
         except StopIteration as finished:
             return finished.value
 
-    def _apply(self, gradient: Vector, update: Update, weights: Weights) -> None:
-        """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t)."""
+    def _apply(self, gradient: Vector, update: Update, weights: Weights, made: MadeStep) -> None:
+        """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t), if all gradients are finite."""
         gradient = self._clipped(gradient)
         if gradient.shares_memory_with(vectors_of(update.state)):
             gradient = gradient.clone()  # a base optimizer may write into its gradients
         set_gradients(weights, gradient)
-        self.base.step()
-        if update.then is not None:
-            with torch.no_grad():
-                update.then(weights)
+        is_finite = lambda: made.numbers.seen.is_finite  # noqa: E731
+        self._checks.update(made.is_bad, is_finite, self.base, weights, update.then)
 
-    def _carry_on(self, update: Update | None, batch: Any, journal: Journal) -> None:
-        """Advance the counters and the state; nothing before this point changed them."""
-        skipped = update is None
-        updated = update is not None and update.gradient is not None
-        carried, before = self._carried, self._carried.progress
-        holds = self.method.holds_batch
-        carried.progress = dataclasses.replace(
-            before,
-            calls=before.calls + 1,
-            updates=before.updates + updated,
-            skips=before.skips + skipped,
-            skips_in_a_row=before.skips_in_a_row + 1 if skipped else 0,
-            held_loss=journal.clean_loss(INCOMING) if holds else math.nan,
-        )
-        state = carried.method_state
-        carried.method_state = self.method.after_skip(state) if update is None else update.state
-        carried.held_batch = batch if holds else None
-        self.last = journal.record(carried.progress, before.held_loss, updated=updated)
+    def _carry_on(self, made: MadeStep, update: Update, batch: Any) -> None:
+        """Advance the counters and the state, then look whether that was right."""
+        carried = self._carried
+        carried.advance(made, update.state, batch if self.method.holds_batch else None)
         # A batch without an update is still a step to a scheduler on the base, which would warn.
         self.base._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
-        if updated and before.updates == 0:
-            self.executor.warn_if_idle(journal.widest_round)
-        self._settle_skip(self.last)
-
-    def _settle_skip(self, last: StepRecord) -> None:
-        """Tell the scaler, and clean up after a step that was dropped."""
         if self.options.scaler is not None:
-            device = self._weights()[0].device
-            loss_scaling.report(self.options.scaler, overflow=last.skipped, device=device)
-        if last.skipped:
-            clear_gradients(self._weights())
-            refuse_endless_skipping(self._carried.progress, last, self.options.max_skips)
+            loss_scaling.report(self.options.scaler, made.is_bad)
+        earlier, self._made = self._made, made
+        if self._checks.is_late and earlier is not None:
+            self._learn(earlier, later=made)
+        made.held_loss = carried.progress.held_loss
+        if not self._checks.is_late:
+            self._learn(made)
+
+    def _learn(self, made: MadeStep, later: MadeStep | None = None) -> None:
+        """Read a step's numbers, if that was not done, and go back if a gradient was bad."""
+        if made.is_dropped is not None:
+            return
+        try:
+            self._carried.learn(made, later, self.options.max_skips)
+        finally:
+            if made.is_dropped:
+                clear_gradients(self._weights())
+                self._checks.go_back()
+
+    @property
+    def last(self) -> StepRecord | None:
+        """The last step in a few numbers. With `checks="late"`, looking at them waits for them."""
+        if self._made is None:
+            return None
+        self._learn(self._made)
+        return self._made.record(self._carried.progress)
 
     # ---- what a step is made of --------------------------------------------------------------
 
@@ -203,7 +209,7 @@ class SharpnessAware(Optimizer):
             x=weights,
             groups=Hyperparameters(
                 rho=self._per_tensor(lambda group: radius(self._rho(group), t)),
-                lr=self._per_tensor(lambda group: float(group["lr"])),
+                lr=self._per_tensor(lambda group: as_number(group["lr"])),
                 weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
                 eps=self.options.perturb_eps,
             ),
@@ -218,7 +224,7 @@ class SharpnessAware(Optimizer):
         own = {} if "rho" in self.base.defaults else group
         return own.get("rho", self.method.rho)
 
-    def _per_tensor(self, value: Callable[[dict[str, Any]], float]) -> list[float]:
+    def _per_tensor(self, value: Callable[[dict[str, Any]], Any]) -> list[Any]:
         """A group's number, repeated for each of its parameters."""
         return [v for group in self.param_groups for v in [value(group)] * len(group["params"])]
 
@@ -228,7 +234,7 @@ class SharpnessAware(Optimizer):
 
     def _clipped(self, g: Vector) -> Vector:
         most = self.options.max_norm
-        return g if most is None or g.norm <= most else scale(g, most / g.norm)
+        return g if most is None else scale(g, (most / g.norm).clamp(max=1))
 
     def _random(self) -> RandomNumbers:
         p = self._carried.progress
@@ -273,13 +279,6 @@ class SharpnessAware(Optimizer):
             raise ValueError("this method holds no batch between steps; leave out the call of hold")
         self._carried.held_batch = batch
 
-    def _require_held_batch(self) -> None:
-        if self._carried.held_batch is None:
-            raise RuntimeError(
-                "the held batch is missing: it was left out of state_dict (save_batch=False); "
-                "hand it back with optimizer.hold(batch) before the next step"
-            )
-
     # ---- the base's groups and state, whatever replaces them: loading gives the base new ones --
 
     @property
@@ -317,6 +316,7 @@ class SharpnessAware(Optimizer):
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
+        _ = self.last  # what is still on its way belongs to the state
         state = self.base.state_dict()
         state["sampa"] = saving.saved(self._carried, self._settings(), self.options)
         for hook in self._optimizer_state_dict_post_hooks.values():
@@ -338,7 +338,7 @@ class SharpnessAware(Optimizer):
         ours = saving.checked(state_dict, None if allow_changes else self._settings())
         carried = saving.loaded(ours, self.method.initial_state(), self._weights())
         self.base.load_state_dict({k: v for k, v in state_dict.items() if k != "sampa"})
-        self._carried, self.last = carried, None
+        self._carried, self._made = carried, None
         if self.options.scaler is not None and ours["scaler"]:  # empty if it was disabled
             self.options.scaler.load_state_dict(ours["scaler"])
         for hook in self._optimizer_load_state_dict_post_hooks.values():
@@ -346,7 +346,8 @@ class SharpnessAware(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks and a scheduler's patched `step` stay behind, as with torch's own optimizers.
-        names = ("base", "method", "options", "executor", "last", "_carried")
+        _ = self.last  # what is still on its way belongs to the state
+        names = ("base", "method", "options", "executor", "_made", "_carried")
         return {name: self.__dict__[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.execution.executor import Executor
-from sampa.messages import require, require_known
+from sampa.messages import require, require_choice, require_known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,9 @@ class Options:
         seed: Of dropout and random directions; torch's initial seed if not given.
         save_batch: Put the held batch into `state_dict`; if not, hand it back with `hold`.
         max_skips: Raise after this many steps in a row with a gradient that is not finite.
+        checks: When the host learns that a gradient was not finite: "now", in the same step, or
+            "late", in the next one, so that it never waits for a device. Late checks need a base
+            optimizer with `fused=True` or `capturable=True`, and lose one more batch per skip.
         sync_perturbation: Whether data ranks perturb by their common gradient (the result does not
             depend on how many there are) or each by its own (m-sharpness, one pass less to sync).
     """
@@ -40,6 +43,7 @@ class Options:
     seed: int | None = None
     save_batch: bool = True
     max_skips: int = 100
+    checks: Literal["now", "late"] = "now"
     sync_perturbation: bool = True
 
     def __post_init__(self) -> None:
@@ -49,6 +53,7 @@ class Options:
         )
         eps = self.perturb_eps
         require("perturb_eps", eps, 0 <= eps < math.inf, ">= 0 and finite")
+        require_choice("checks", self.checks, ("now", "late"))
         require("max_skips", self.max_skips, self.max_skips >= 1, ">= 1")
 
     @classmethod

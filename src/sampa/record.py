@@ -1,10 +1,14 @@
-"""What a step tells about itself, and where a run is."""
+"""What a step tells about itself, and where a run is after it."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,19 +16,6 @@ from torch import Tensor
 from sampa.execution.evaluate import Answer
 from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round
 from sampa.vectors.vector import Vector, cosine
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a run is: counters that `state_dict` carries, all that its randomness depends on."""
-
-    seed: int
-    calls: int = 0  # batches seen
-    updates: int = 0  # t
-    epoch: int = 0
-    skips: int = 0
-    skips_in_a_row: int = 0
-    held_loss: float = math.nan  # the clean loss on the held batch, for the sharpness gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +53,103 @@ class BatchLoss:
 
     batch: Batch
     perturbed: bool
-    share: float
+    is_whole: bool  # all samples of the batch took part, so that it is comparable with others
     loss: Tensor
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is comparable with other losses: all samples of the batch took part."""
-        return abs(self.share - 1) < 1e-9
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The numbers of a step, on the host.
+
+    Attributes:
+        losses: Of the probes.
+        norms: Of the probes' gradients.
+        cosine: Between the first gradient and the last; None with fewer than two.
+        clean: The first loss on each whole batch at a clean point.
+        perturbed: The last one at a perturbed point.
+        is_finite: Whether every gradient that all ranks share is finite.
+    """
+
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    cosine: float | None
+    clean: dict[Batch, float]
+    perturbed: dict[Batch, float]
+    is_finite: bool
+
+    def sharpness(self, held_loss: float) -> float | None:
+        """The gap on the batch that was seen perturbed."""
+        for batch, loss in self.perturbed.items():
+            clean = held_loss if batch is HELD else self.clean.get(batch, math.nan)
+            if not math.isnan(clean):
+                return loss - clean
+        return None
+
+
+class Readback:
+    """A copy of a tensor on its way to the host."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers
+        self._arrival: torch.Event | None = None
+        if numbers.device.type != "cpu":
+            # Memory that the system may move would make the host wait for the copy.
+            self._numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            self._numbers.copy_(numbers, non_blocking=True)
+            self._arrival = torch.Event(device=numbers.device)
+            self._arrival.record(torch.accelerator.current_stream(numbers.device))
+
+    def read(self) -> list[float]:
+        """The numbers, as soon as they have arrived."""
+        if self._arrival is not None:
+            self._arrival.synchronize()
+        return self._numbers.tolist()
+
+
+class Numbers:
+    """The numbers of a step, on their way to the host.
+
+    Attributes:
+        is_bad: Whether a gradient that all ranks share is not finite: a flag on the device.
+    """
+
+    def __init__(
+        self,
+        losses: Sequence[Tensor],
+        norms: Sequence[Tensor],
+        is_shared: Sequence[bool],
+        batch_losses: Sequence[BatchLoss],
+        cosines: Sequence[Tensor],
+    ) -> None:
+        self._losses = len(losses)
+        self._is_shared = is_shared
+        self._batch_losses = batch_losses
+        device = norms[0].device
+        numbers = [*losses, *norms, *(seen.loss for seen in batch_losses), *cosines]
+        self._host = Readback(torch.stack([n.detach().to(device) for n in numbers]))
+        shared = [n.to(device) for n in compress(norms, is_shared)] or [norms[0].new_zeros(())]
+        self.is_bad = ~torch.stack(shared).isfinite().all()
+
+    @cached_property
+    def seen(self) -> Seen:
+        """The numbers on the host, which waits for them: the only point of a step where it does."""
+        numbers = iter(self._host.read())
+        losses = tuple(next(numbers) for _ in range(self._losses))
+        norms = tuple(next(numbers) for _ in self._is_shared)
+        batches = [(s, next(numbers)) for s in self._batch_losses]
+        whole = [(s, loss) for s, loss in batches if s.is_whole]
+        return Seen(
+            losses=losses,
+            norms=norms,
+            cosine=next(numbers, None),
+            clean={s.batch: loss for s, loss in reversed(whole) if not s.perturbed},
+            perturbed={s.batch: loss for s, loss in whole if s.perturbed},
+            is_finite=all(map(math.isfinite, compress(norms, self._is_shared))),
+        )
 
 
 class Journal:
-    """Notes taken while a step runs, for its record."""
+    """Notes taken while a step runs: tensors, which nothing waits for."""
 
     def __init__(self) -> None:
         self.passes = 0  # forward passes, which number the probes' randomness
@@ -80,11 +157,12 @@ class Journal:
         self.widest_round = 0
         self._losses: list[Tensor] = []
         self._norms: list[Tensor] = []
+        self._is_shared: list[bool] = []
         self._batch_losses: list[BatchLoss] = []
         self._ends: list[Vector] = []  # the first gradient and the last
-        self._cosine: Tensor | None = None
 
-    def note(self, probes: Round, answers: Sequence[Answer]) -> None:
+    def note(self, probes: Round, answers: Sequence[Answer], is_shared: Sequence[bool]) -> None:
+        """Note a round, and which of its gradients are the same on all ranks."""
         self.passes += len(probes)
         if not any(probe.mode.backward for probe in probes):
             return
@@ -92,62 +170,23 @@ class Journal:
         self.widest_round = max(self.widest_round, len(probes))
         self._losses += [answer.loss for answer in answers]
         self._norms += [answer.gradient.norm for answer in answers]
+        self._is_shared += is_shared
         self._batch_losses += _batch_losses(probes, answers)
         for probe, answer in zip(probes, answers, strict=True):
             if probe.samples.share > 0:
                 self._ends = [*self._ends[:1], answer.gradient]
 
-    def compare_gradients(self) -> None:
-        """Call it before the update, which may write into the last gradient."""
-        if len(self._ends) == 2:
-            self._cosine = cosine(*self._ends)
+    def numbers(self) -> Numbers:
+        """Send the numbers to the host. Before the update, which may write into a gradient."""
+        cosines = [cosine(*self._ends)] if len(self._ends) == 2 else []
         self._ends = []
+        return Numbers(self._losses, self._norms, self._is_shared, self._batch_losses, cosines)
 
     def reported_loss(self) -> Tensor:
-        """The loss on the incoming batch, at a clean point if there was one.
-
-        A step that is dropped before it came to the incoming batch reports the loss that it saw.
-        """
-        incoming = [seen for seen in self._batch_losses if seen.batch is INCOMING]
-        incoming.sort(key=lambda seen: seen.perturbed)
+        """The loss on the incoming batch, at a clean point if there was one."""
+        incoming = [s for s in self._batch_losses if s.batch is INCOMING]
+        incoming.sort(key=lambda s: s.perturbed)
         return incoming[0].loss if incoming else self._losses[0]
-
-    def clean_loss(self, batch: Batch) -> float:
-        """The first loss on the whole batch at a clean point, or NaN."""
-        for seen in self._batch_losses:
-            if seen.batch is batch and seen.is_whole and not seen.perturbed:
-                return seen.loss.item()
-        return math.nan
-
-    def sharpness(self, held_loss: float) -> float | None:
-        """The gap on the batch that was seen perturbed, from its last perturbed loss."""
-        perturbed = {s.batch: s.loss for s in self._batch_losses if s.perturbed and s.is_whole}
-        for batch, loss in perturbed.items():
-            clean = held_loss if batch is HELD else self.clean_loss(batch)
-            if not math.isnan(clean):
-                return loss.item() - clean
-        return None
-
-    def record(self, progress: Progress, held_loss: float, *, updated: bool) -> StepRecord:
-        """The record of the step.
-
-        Args:
-            progress: Where the run is after the step.
-            held_loss: The clean loss on the held batch, from the step before.
-            updated: Whether the weights changed.
-        """
-        return StepRecord(
-            step=progress.updates,
-            losses=tuple(loss.item() for loss in self._losses),
-            norms=tuple(norm.item() for norm in self._norms),
-            cosine=None if self._cosine is None else self._cosine.item(),
-            sharpness=self.sharpness(held_loss),
-            rounds=self.rounds,
-            probes=len(self._losses),
-            updated=updated,
-            skipped=progress.skips_in_a_row > 0,
-            skips=progress.skips,
-        )
 
 
 def _batch_losses(probes: Round, answers: Sequence[Answer]) -> Iterator[BatchLoss]:
@@ -162,15 +201,115 @@ def _batch_losses(probes: Round, answers: Sequence[Answer]) -> Iterator[BatchLos
         loss = losses[0][1]
         if len(losses) > 1:
             loss = torch.stack([part * loss for part, loss in losses]).sum() / share
-        yield BatchLoss(batch, perturbed, share, loss)
+        yield BatchLoss(batch, perturbed, abs(share - 1) < 1e-9, loss)
 
 
-def refuse_endless_skipping(progress: Progress, last: StepRecord, most: int) -> None:
+# ---- where a run is, and how it goes back behind a bad step ------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is: counters that `state_dict` carries, all that its randomness depends on."""
+
+    seed: int
+    calls: int = 0  # batches seen
+    updates: int = 0  # t
+    epoch: int = 0
+    skips: int = 0
+    skips_in_a_row: int = 0
+    held_loss: float = math.nan  # the clean loss on the held batch, for the sharpness gap
+
+
+@dataclass
+class MadeStep:
+    """A step that was made as if its gradients were finite; its numbers tell later.
+
+    Attributes:
+        numbers: On their way to the host.
+        is_bad: Whether it changed nothing because of a bad gradient: a flag on the device.
+        fallback: The method's state to go on with if a gradient turns out bad.
+        updated: Whether it changed the weights, if all was well.
+        rounds: Sequential gradients.
+        held_loss: The clean loss on the held batch, from the step before.
+        is_dropped: Whether it changed nothing; None while its numbers are unread.
+    """
+
+    numbers: Numbers
+    is_bad: Tensor
+    fallback: Any
+    updated: bool
+    rounds: int
+    held_loss: float = math.nan
+    is_dropped: bool | None = None
+
+    def record(self, progress: Progress) -> StepRecord:
+        """What to tell about it, when all is known."""
+        seen = self.numbers.seen
+        return StepRecord(
+            step=progress.updates,
+            losses=seen.losses,
+            norms=seen.norms,
+            cosine=seen.cosine,
+            sharpness=seen.sharpness(self.held_loss),
+            rounds=self.rounds,
+            probes=len(seen.losses),
+            updated=self.updated and not self.is_dropped,
+            skipped=bool(self.is_dropped),
+            skips=progress.skips,
+        )
+
+
+@dataclass
+class Carried:
+    """What a run carries from one step to the next, besides the weights and the base's state."""
+
+    progress: Progress
+    method_state: Any
+    held_batch: Any = None
+
+    def advance(self, made: MadeStep, state: Any, held_batch: Any) -> None:
+        """Go on as if all gradients of a step were finite."""
+        now = self.progress
+        self.progress = dataclasses.replace(
+            now, calls=now.calls + 1, updates=now.updates + made.updated
+        )
+        self.method_state, self.held_batch = state, held_batch
+
+    def learn(self, made: MadeStep, later: MadeStep | None, max_skips: int) -> None:
+        """Read a step's numbers, and go back behind it if a gradient was bad.
+
+        Args:
+            made: The step.
+            later: One that was made since. It began with a state that a bad gradient spoils.
+            max_skips: How many steps in a row may be dropped.
+
+        Raises:
+            RuntimeError: If there were that many.
+        """
+        seen, now = made.numbers.seen, self.progress
+        lost = [] if seen.is_finite else [made]
+        if lost and later is not None and made.fallback is not None:
+            lost.append(later)
+        self.progress = dataclasses.replace(
+            now,
+            updates=now.updates - sum(step.updated for step in lost),
+            skips=now.skips + len(lost),
+            skips_in_a_row=now.skips_in_a_row + len(lost) if lost else 0,
+            held_loss=math.nan if self.held_batch is None else seen.clean.get(INCOMING, math.nan),
+        )
+        made.is_dropped = bool(lost)
+        if lost:
+            lost[-1].is_dropped = True
+            self.method_state = made.fallback
+            refuse_endless_skipping(self.progress, seen, max_skips)
+
+
+def refuse_endless_skipping(progress: Progress, seen: Seen, most: int) -> None:
     """Raise if too many steps in a row were dropped."""
     if progress.skips_in_a_row >= most:
         raise RuntimeError(
             f"{progress.skips_in_a_row} steps in a row had a gradient that is not finite "
-            f"(losses {last.losses}, norms {last.norms} at update {progress.updates}); the weights "
+            f"(losses {seen.losses}, norms {seen.norms} at update {progress.updates}); the weights "
             "are unchanged since the first of them: look at the loss and the data, lower the "
             "learning rate, or raise max_skips"
         )

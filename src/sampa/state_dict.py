@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -12,19 +11,10 @@ from torch.optim import Optimizer
 from sampa.messages import described
 from sampa.method import Method, are_vectors, state_fields
 from sampa.options import Options
-from sampa.record import Progress
+from sampa.record import Carried, Progress
 from sampa.vectors.vector import Vector, Weights
 
 SCHEMA = 1  # of the dictionary under "sampa" in state_dict
-
-
-@dataclass
-class Carried:
-    """What a run carries from one step to the next, besides the weights and the base's state."""
-
-    progress: Progress
-    method_state: Any
-    held_batch: Any = None
 
 
 def settings(base: Optimizer, method: Method, options: Options) -> dict[str, Any]:

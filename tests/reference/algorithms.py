@@ -35,13 +35,15 @@ def model_update(m: Optimizer, x: Weights, g: Weights) -> tuple[Optimizer, Weigh
 
 
 def norm(v: Weights) -> float:
-    return torch.linalg.vector_norm(torch.cat([t.flatten() for t in v])[None], dim=1).item()
+    """The norm of the tensors' norms."""
+    norms = torch.stack([torch.linalg.vector_norm(t) for t in v])
+    return torch.linalg.vector_norm(norms.double()).item()
 
 
 def ascend(x: Weights, g: Weights, rho: float) -> Weights:
     """x + ρ g / ‖g‖."""
-    factor = rho / (norm(g) + EPS)
-    return [a.add(b, alpha=factor) for a, b in zip(x, g, strict=True)]
+    factor = 1 / (norm(g) + EPS) * rho  # torch divides a number by a tensor in this order
+    return [a + factor * b for a, b in zip(x, g, strict=True)]
 
 
 def base(grad: Gradient, m: Optimizer, x: Weights, batches: Sequence[Any]) -> Iterator[Weights]:

@@ -64,7 +64,7 @@ def test_normalized_mix_takes_the_clean_gradients_direction() -> None:
 
 
 def test_normalized_mix_of_a_zero_gradient_is_finite() -> None:
-    assert Mix(0.8, normalized=True)(scale(g, 0.0), g_tilde).is_finite
+    assert torch.isfinite(Mix(0.8, normalized=True)(scale(g, 0.0), g_tilde).norm)
 
 
 def test_mix_has_the_whole_clean_gradient_where_some_tensors_are_perturbed() -> None:
@@ -90,7 +90,6 @@ def test_gsams_correction_is_orthogonal_to_the_perturbed_gradient() -> None:
 def test_gsams_gradient_has_the_norm_of_a_right_triangle() -> None:
     """‖G‖² = ‖g̃‖² + α² ‖g⊥‖²."""
     g_perp = orthogonal_part(g, g_tilde)
-    assert g_perp is not None
     actual = SurrogateGap(0.4)(g, g_tilde).norm ** 2
     assert actual == pytest.approx(float(g_tilde.norm**2 + 0.16 * g_perp.norm**2), rel=1e-14)
 
@@ -99,16 +98,15 @@ def test_gsam_takes_the_clean_gradients_part_away() -> None:
     """The sign: moving against G raises the clean gradient's orthogonal part."""
     G = SurrogateGap(0.4)(g, g_tilde)
     g_perp = orthogonal_part(g, g_tilde)
-    assert g_perp is not None
     assert dot(G, g_perp) == pytest.approx(float(-0.4 * g_perp.norm**2), rel=1e-12)
 
 
 def test_gsam_of_parallel_gradients_is_the_perturbed_one() -> None:
-    assert SurrogateGap(0.4)(scale(g, 3.0), g) is g
+    assert_close(SurrogateGap(0.4)(scale(g, 3.0), g), g, atol=0.0)
 
 
 def test_gsam_of_a_zero_perturbed_gradient_is_finite() -> None:
-    assert SurrogateGap(0.4)(g, scale(g, 0.0)).is_finite
+    assert torch.isfinite(SurrogateGap(0.4)(g, scale(g, 0.0)).norm)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -116,7 +114,7 @@ def test_gsam_of_a_zero_perturbed_gradient_is_finite() -> None:
 def test_a_vector_has_no_part_orthogonal_to_itself(dtype: torch.dtype, size: int) -> None:
     """In half precision an inner product overflows, or keeps three digits, if summed as it is."""
     v = random_vector(dtype, size)
-    assert orthogonal_part(v, v) is None
+    assert orthogonal_part(v, v).norm == 0
 
 
 # ---- LookSAM -------------------------------------------------------------------------------------
@@ -124,13 +122,11 @@ def test_a_vector_has_no_part_orthogonal_to_itself(dtype: torch.dtype, size: int
 
 def test_looksams_flat_direction_is_orthogonal_to_the_clean_gradient() -> None:
     flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
-    assert flat_direction is not None
     assert abs(dot(flat_direction, g)) < 1e-14 * flat_direction.norm * g.norm
 
 
 def test_looksams_flat_direction_is_what_g_does_not_explain_of_the_perturbed_gradient() -> None:
     flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
-    assert flat_direction is not None
     rest = add(g_tilde, flat_direction, alpha=-1.0)
     assert abs(abs(dot(rest, g)) - rest.norm * g.norm) < 1e-13  # parallel to g
 
@@ -146,13 +142,12 @@ def test_looksam_reuses_a_share_alpha_of_the_current_norm(alpha: float) -> None:
 
 def test_looksam_without_a_flat_direction_is_the_base_optimizer() -> None:
     reuse = ReuseFlatDirection(0.7)
-    assert reuse(g, reuse.remember(g, g)) is g
+    assert_close(reuse(g, reuse.remember(g, g)), g, atol=0.0)
 
 
 def test_looksams_inner_products_are_global() -> None:
     """Per tensor, as some implementations do, each part would be orthogonal on its own."""
     flat_direction = ReuseFlatDirection(0.7).remember(g, g_tilde)
-    assert flat_direction is not None
     products = [
         torch.sum(a * b).item() for a, b in zip(*map(entries, (flat_direction, g)), strict=True)
     ]

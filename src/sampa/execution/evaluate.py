@@ -16,6 +16,7 @@ from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
 from sampa.execution.excursions import Excursions
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, take_gradients
+from sampa.execution.loss_scaling import unscaling
 from sampa.execution.profiling import GRADIENT
 from sampa.execution.randomness import seeded
 from sampa.loss import Loss
@@ -110,8 +111,9 @@ class Evaluator:
         """The answer to a probe: the part of the gradient that it wants, unscaled."""
         if probe.wrt is not None:
             gradient = restrict(gradient, probe.wrt)
-        if self.scaler is not None:
-            gradient = scale(gradient, 1 / self.scaler.get_scale())
+        factor = None if self.scaler is None else unscaling(self.scaler)
+        if factor is not None:
+            gradient = scale(gradient, factor)
         return Answer(gradient, loss)
 
     def is_local(self, probe: Probe) -> bool:

@@ -10,12 +10,22 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from sampa.vectors.reductions import precise
 
-def report(scaler: GradScaler, *, overflow: bool, device: torch.device) -> None:
+
+def unscaling(scaler: GradScaler) -> Tensor | None:
+    """The factor that undoes the scale, on its device; None if the scaler is disabled."""
+    # `get_scale` would wait for the device.
+    scale = scaler._get_scale_async() if scaler.is_enabled() else None
+    return None if scale is None else scale.to(precise(scale.device)).reciprocal()
+
+
+def report(scaler: GradScaler, is_bad: Tensor) -> None:
     """Let the scaler grow or shrink its scale, from one decision for all probes of the step."""
-    flag = torch.nn.Parameter(torch.zeros(1, device=device))
-    flag.grad = torch.full_like(flag, math.inf if overflow else 0.0)
+    flag = torch.nn.Parameter(torch.zeros(1, device=is_bad.device))
+    flag.grad = torch.where(is_bad, math.inf, torch.zeros_like(flag))
     scaler.unscale_(torch.optim.SGD([flag], lr=0.0))
     scaler.update()

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.optim import Optimizer
 
 from sampa.messages import require
@@ -35,7 +36,7 @@ class ReuseFlatDirection:
     def __post_init__(self) -> None:
         require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
 
-    def remember(self, g: Vector, g_tilde: Vector) -> Vector | None:
+    def remember(self, g: Vector, g_tilde: Vector) -> Vector:
         if self.per_tensor:
             return each_tensor(orthogonal_part, g_tilde, g)
         return orthogonal_part(g_tilde, g)  # g_v = g̃ − (⟨g̃, g⟩ / ‖g‖²) g
@@ -47,7 +48,8 @@ class ReuseFlatDirection:
         return each_tensor(self._reused, g, flat) if self.per_tensor else self._reused(g, flat)
 
     def _reused(self, g: Vector, flat: Vector) -> Vector:
-        return g if flat.norm == 0 else add(g, flat, alpha=self.alpha * g.norm / flat.norm)
+        share = torch.where(flat.norm > 0, self.alpha * g.norm / flat.norm, 0.0)
+        return add(g, flat, alpha=share)
 
 
 def LookSAM(

@@ -19,8 +19,8 @@ from torch.optim import Optimizer
 from sampa.messages import require_choice
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
-from sampa.pieces.geometry import along
-from sampa.vectors.vector import Vector, Weights, add, restrict_to
+from sampa.pieces.geometry import along, share_of
+from sampa.vectors.vector import Vector, Weights, add, add_, restrict_to, scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class MomentumSAMMethod(MethodDefaults):
         v = None if v is None else v.clone()  # the base optimizer changes its buffer in place
         move = None if v is None else along(context, v, v.norm, factor=-1.0)
         (g_tilde,) = yield (Probe(move, role=PERTURBED, mode=Mode(statistics=True)),)
-        if self.decay_at == "perturbed" and v is not None and v.norm > 0:
+        if self.decay_at == "perturbed" and v is not None:
             return Update(add(g_tilde, restrict_to(extra_decay(context, v), g_tilde)))
         if self.decay_at == "after":
             return Update(g_tilde, then=decay_after_step(context, g_tilde))
@@ -51,9 +51,9 @@ class MomentumSAMMethod(MethodDefaults):
 
 def extra_decay(context: Context, v: Vector) -> Vector:
     """wd (x̃ − x): with it the base optimizer's own decay at x becomes one at x̃."""
-    factors = zip(v, context.groups.weight_decay, context.groups.rho, strict=True)
-    length = v.norm + context.groups.eps
-    return Vector(None if t is None else t * (-wd * rho / length) for t, wd, rho in factors)
+    unit = scale(v, share_of(-1.0, v.norm, context))  # − v / ‖v‖
+    factors = zip(unit, context.groups.weight_decay, context.groups.rho, strict=True)
+    return Vector(None if t is None else t * (wd * rho) for t, wd, rho in factors)
 
 
 def decay_after_step(context: Context, gradient: Vector) -> Move:
@@ -63,9 +63,10 @@ def decay_after_step(context: Context, gradient: Vector) -> Move:
     rates = [lr * wd for lr, wd in zip(groups.lr, groups.weight_decay, strict=True)]
 
     def then(weights: Weights) -> None:
+        add_(weights, x, rates)
         for p, before, rate in zip(weights, x, rates, strict=True):
             if before is not None:  # AdamW leaves a tensor without a gradient alone
-                p.add_(before, alpha=rate).mul_(1 - rate)
+                p.mul_(1 - rate)
 
     return then
 

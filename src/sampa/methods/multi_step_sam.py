@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from sampa.messages import require
 from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
+from sampa.pieces.geometry import share_of
 from sampa.vectors.vector import Vector, Weights, add, add_, scale
 
 
@@ -35,11 +36,10 @@ class MultiStepSAMMethod(MethodDefaults):
         d: Vector | None = None
         for k in range(self.steps):
             (g,) = yield (Probe(offset(context, d), role=PERTURBED if k > 0 else CLEAN),)
-            if g.norm > 0:
-                climb = scale(g, a / (g.norm + context.groups.eps))  # a g / ‖g‖
-                d = climb if d is None else add(d, climb)
-                if self.project and d.norm > 1:
-                    d = scale(d, 1 / d.norm)
+            climb = scale(g, share_of(a, g.norm, context))  # a g / ‖g‖
+            d = climb if d is None else add(d, climb)
+            if self.project:
+                d = scale(d, 1 / d.norm.clamp(min=1))
         (g_tilde,) = yield (Probe(offset(context, d), role=PERTURBED),)
         return Update(g_tilde)
 

@@ -23,6 +23,7 @@ from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.losses import KeepOutputs
+from sampa.vectors.vector import Weights
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,13 @@ class SAFMethod(MethodDefaults):
                 return loss.value
             return self.term(loss, teacher, logits[known.to(logits.device)])
 
+        def record(weights: Weights) -> None:
+            for rows, logits in seen:
+                records.logits[epoch % slots, rows] = logits
+                records.epochs[epoch % slots, rows] = epoch
+
         (g,) = yield (Probe(objective=objective),)
-        for rows, logits in seen:  # now that the step is not dropped
-            records.logits[epoch % slots, rows] = logits
-            records.epochs[epoch % slots, rows] = epoch
-        return Update(g, records)
+        return Update(g, records, then=record)  # nothing of a step that is dropped
 
 
 def SAF(

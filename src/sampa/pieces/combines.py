@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
 from sampa.messages import require
 from sampa.vectors.vector import Vector, add, mix, orthogonal_part, scale
 
@@ -31,8 +33,9 @@ class Mix:
         require("alpha", self.alpha, math.isfinite(self.alpha), "finite")
 
     def __call__(self, g: Vector, g_tilde: Vector) -> Vector:
-        clean = scale(g, 1 / g.norm) if self.normalized and g.norm > 0 else g
-        return mix(clean, g_tilde, self.alpha)
+        if self.normalized:
+            g = scale(g, torch.where(g.norm > 0, 1 / g.norm, 1.0))
+        return mix(g, g_tilde, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,5 @@ class SurrogateGap:
 
     def __call__(self, g: Vector, g_tilde: Vector) -> Vector:
         if not self.minimize_fp:
-            tilde_perp = orthogonal_part(g_tilde, g)
-            return g if tilde_perp is None else add(g, tilde_perp, alpha=self.alpha)
-        g_perp = orthogonal_part(g, g_tilde)
-        return g_tilde if g_perp is None else add(g_tilde, g_perp, alpha=-self.alpha)
+            return add(g, orthogonal_part(g_tilde, g), alpha=self.alpha)
+        return add(g_tilde, orthogonal_part(g, g_tilde), alpha=-self.alpha)

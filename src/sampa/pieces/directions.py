@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sampa.messages import require
-from sampa.vectors.vector import Vector, add, is_rounding_noise, mix, restrict_to, scale
+from sampa.vectors.vector import Vector, add, mix, restrict_to, without_noise
 
 Remembered = tuple[Vector, Vector | None]
 
@@ -64,8 +64,7 @@ class Residual:
         if memory is None:
             return g, g
         d = add(g, restrict_to(memory, g), alpha=-self.sigma)
-        if is_rounding_noise(d, g):
-            d = scale(d, 0.0)  # constant gradients: nothing to climb
+        d = without_noise(d, g)  # constant gradients: nothing to climb
         return d, moving_average(memory, g, 1 - self.lmbda)
 
 

@@ -23,7 +23,7 @@ class Geometry(Protocol):
     """How far to go along a direction, and measured how."""
 
     def __call__(self, context: Context, direction: Vector) -> Move | None:
-        """The move from x_t to x̃_t; None to stay (a direction of length 0, or not finite)."""
+        """The move from x_t to x̃_t; None to stay."""
         ...
 
     def wrt(self, context: Context) -> Sequence[bool] | None:
@@ -39,17 +39,21 @@ class Sphere(Geometry):
         return along(context, direction, direction.norm)
 
 
-def along(context: Context, v: Vector, length: Number, factor: float = 1.0) -> Move | None:
-    """The move x += factor · ρ v / length; None where the length is 0 or not finite."""
-    length = float(length)
-    if length == 0 or not math.isfinite(length):
-        return None
-    factors = [factor * rho / (length + context.groups.eps) for rho in context.groups.rho]
+def along(context: Context, v: Vector, length: Number, factor: float = 1.0) -> Move:
+    """The move x += factor · ρ v / length; nothing where the length is 0."""
+    radii = context.groups.rho
+    shares = {rho: share_of(factor * rho, length, context) for rho in set(radii)}
 
     def move(weights: Weights) -> None:
-        add_(weights, v, factors)  # x̃ = x + ρ v / ‖v‖
+        add_(weights, v, [shares[rho] for rho in radii])  # x̃ = x + ρ v / ‖v‖
 
     return move
+
+
+def share_of(part: Number, length: Number, context: Context) -> Number:
+    """part / length, or 0 where the length is 0."""
+    share = part / (length + context.groups.eps)
+    return torch.where(length > 0, share, 0.0) if isinstance(length, Tensor) else share
 
 
 def is_weight(parameter: ParameterInfo) -> bool:
@@ -97,9 +101,7 @@ class Adaptive(Geometry):
                 step, length = multiply(t, direction.map_elements(torch.sign)), 1.0
             else:
                 step, length = multiply(t, scaled), scaled.norm  # T² g, ‖T g‖
-            onward = along(context, step, length)
-            if onward is not None:
-                onward(weights)
+            along(context, step, length)(weights)
 
         return move
 

@@ -16,10 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sampa.vectors.reductions import global_norm, inner_product
+from sampa.vectors.reductions import LOW_PRECISION, global_norm, inner_product
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
-Number = float | Tensor  # a factor: a Python number, or a tensor with one element
+Number = float | Tensor
+"""A factor: a Python number, or a scalar on a device, which the host does not wait for."""
+
+
+def as_number(value: Number) -> Number:
+    """A factor that can be used without waiting: a tensor on a device stays one."""
+    on_device = isinstance(value, Tensor) and value.device.type != "cpu"
+    return value if on_device else float(value)
 
 
 class Vector:
@@ -56,10 +63,6 @@ class Vector:
         if self._norm is None:
             self._norm = global_norm(self.present)
         return self._norm
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.norm)
 
     def map_elements(self, function: Callable[[Tensor], Tensor]) -> Vector:
         """The vector of an element-wise function. A sharded entry may be given in parts."""
@@ -99,20 +102,46 @@ def cosine(a: Vector, b: Vector) -> Tensor:
 
 def scale(v: Vector, factor: Number) -> Vector:
     """factor · v."""
-    present = v.present
-    return v.filled(torch._foreach_mul(present, factor) if present else ())
+    return v.filled(_scaled(v.present, factor))
 
 
 def add(a: Vector, b: Vector, alpha: Number = 1.0) -> Vector:
     """a + α b; an absent entry counts as zero, and two absent ones stay absent."""
-    alpha = float(alpha)
     return _joined(
         a,
         b,
-        lambda s, t: torch._foreach_add(s, t, alpha=alpha),
+        lambda s, t: _sum(s, t, alpha),
         only_a=lambda s: s,
-        only_b=lambda t: t * alpha,
+        only_b=lambda t: _scaled([t], alpha)[0],
     )
+
+
+def _sum(a: list[Tensor], b: list[Tensor], alpha: Number) -> Sequence[Tensor]:
+    """a + α b for each pair of tensors."""
+    if not isinstance(alpha, Tensor):
+        return torch._foreach_add(a, b, alpha=alpha)
+    total = _scaled(b, alpha)  # as `alpha=` a tensor would be read, and the host would wait for it
+    torch._foreach_add_(total, a)
+    return total
+
+
+def _scaled(tensors: list[Tensor], factor: Number) -> list[Tensor]:
+    """factor · t for each tensor, as new tensors."""
+    if not tensors:
+        return []
+    if not isinstance(factor, Tensor):
+        return list(torch._foreach_mul(tensors, factor))
+    if len({(t.dtype, t.device) for t in tensors}) == 1:
+        return list(torch._foreach_mul(tensors, _like(factor, tensors[0])))
+    return [t * _like(factor, t) for t in tensors]
+
+
+def _like(factor: Tensor, t: Tensor) -> Tensor:
+    """The factor in the precision of t: of another one it would leave torch's fast route.
+
+    Half precision would lose digits of the factor itself, and multiplies in float32 anyway.
+    """
+    return factor.to(t.device, torch.float32 if t.dtype in LOW_PRECISION else t.dtype.to_real())
 
 
 def mix(a: Vector, b: Vector, lam: float) -> Vector:
@@ -122,10 +151,16 @@ def mix(a: Vector, b: Vector, lam: float) -> Vector:
     return _joined(
         a,
         b,
-        lambda s, t: torch._foreach_add(torch._foreach_mul(s, 1 - lam), t, alpha=lam),
+        lambda s, t: _mixed(s, t, lam),
         only_a=lambda s: s * (1 - lam),
         only_b=lambda t: t * lam,
     )
+
+
+def _mixed(a: list[Tensor], b: list[Tensor], lam: float) -> Sequence[Tensor]:
+    total = torch._foreach_mul(a, 1 - lam)
+    torch._foreach_add_(total, b, alpha=lam)
+    return total
 
 
 def multiply(a: Vector, b: Vector) -> Vector:
@@ -168,36 +203,32 @@ def weighted_sum(vectors: Sequence[Vector], shares: Sequence[float]) -> Vector:
     return total
 
 
-def orthogonal_part(a: Vector, b: Vector) -> Vector | None:
-    """a − (⟨a, b⟩ / ‖b‖²) b, or None where it is zero up to rounding.
+def orthogonal_part(a: Vector, b: Vector) -> Vector:
+    """a − (⟨a, b⟩ / ‖b‖²) b, exactly zero where it is zero up to rounding.
 
     Dividing rounding noise by its norm would blow it up to full length.
     """
-    if b.norm == 0:
-        return a if a.norm > 0 else None
-    part = add(a, b, alpha=-dot(a, b) / b.norm**2)
-    return None if is_rounding_noise(part, a) else part
+    share = torch.where(b.norm > 0, dot(a, b) / b.norm**2, 0.0)
+    return without_noise(add(a, b, alpha=-share), a)
 
 
-def each_tensor(
-    function: Callable[[Vector, Vector], Vector | None], a: Vector, b: Vector
-) -> Vector:
+def each_tensor(function: Callable[[Vector, Vector], Vector], a: Vector, b: Vector) -> Vector:
     """`function` of each pair of tensors on its own; a's tensor where b's is absent."""
     entries: list[Tensor | None] = []
     for s, t in zip(a, b, strict=True):
         if s is None or t is None:
             entries.append(s if t is None else None)
         else:
-            alone = function(Vector([s]), Vector([t]))
-            entries.append(None if alone is None else alone.tensors[0])
+            entries.append(function(Vector([s]), Vector([t])).tensors[0])
     return Vector(entries)
 
 
-def is_rounding_noise(difference: Vector, of: Vector) -> bool:
-    """Whether a difference formed from `of` is zero up to rounding."""
+def without_noise(difference: Vector, of: Vector) -> Vector:
+    """A difference formed from `of`, or exactly zero where it is zero up to rounding."""
     precisions = [torch.finfo(t.dtype).eps for t in of.present]
     coarsest = min(max(precisions, default=0.0), torch.finfo(torch.float32).eps)
-    return bool(difference.norm <= 100 * coarsest * of.norm)
+    is_noise = difference.norm <= 100 * coarsest * of.norm
+    return scale(difference, torch.where(is_noise, 0.0, 1.0))
 
 
 def restrict(v: Vector, keep: Sequence[bool]) -> Vector:
@@ -210,14 +241,19 @@ def restrict_to(v: Vector, other: Vector) -> Vector:
     return v if all(other.pattern) else restrict(v, other.pattern)
 
 
-def add_(weights: Weights, v: Vector, alphas: Sequence[float]) -> None:
+def add_(weights: Weights, v: Vector, alphas: Sequence[Number]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
-    by_factor: dict[float, list[tuple[Tensor, Tensor]]] = {}
-    for w, t, factor in zip(weights, v, alphas, strict=True):
+    groups: dict[Number, tuple[list[Tensor], list[Tensor]]] = {}  # tensors are keys by identity
+    for w, t, alpha in zip(weights, v, alphas, strict=True):
         if t is not None:
-            by_factor.setdefault(factor, []).append((w, t))
-    for factor, pairs in by_factor.items():
-        torch._foreach_add_([w for w, _ in pairs], [t for _, t in pairs], alpha=factor)
+            moved, along = groups.setdefault(alpha, ([], []))
+            moved.append(w)
+            along.append(t)
+    for alpha, (moved, along) in groups.items():
+        if isinstance(alpha, Tensor):
+            torch._foreach_add_(moved, _scaled(along, alpha))
+        else:
+            torch._foreach_add_(moved, along, alpha=alpha)
 
 
 def copy_(targets: Weights, sources: Iterable[Tensor | None]) -> None:

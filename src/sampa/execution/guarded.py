@@ -1,0 +1,171 @@
+"""An update that a bad gradient cannot make, decided on the device: the host need not wait for it.
+
+torch's fused optimizers leave weights and state alone where their `found_inf` is not zero; it was
+made for loss scaling. Bases that keep all of their state on the device (`capturable=True`) are put
+back by a selection instead, at the price of a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+from torch.utils._pytree import tree_leaves
+
+from sampa.execution.layers import Layers
+from sampa.method import Move
+from sampa.vectors.vector import Vector, Weights, copy_
+
+
+def honors_found_inf(base: Optimizer) -> bool:
+    """Whether the base optimizer itself can leave everything alone after a bad gradient."""
+    if not getattr(base, "_step_supports_amp_scaling", False):
+        return False
+    # Fused SGD leaves uninitialized memory as momentum if its first step is a bad one, so the
+    # momentum is made here; with dampening a first step is not the same as one from zero.
+    return not (isinstance(base, SGD) and any(group["dampening"] for group in base.param_groups))
+
+
+def keeps_state_on_device(base: Optimizer) -> bool:
+    """Whether a decision on the device reaches all of its state, counters included."""
+    return all(group.get("capturable", False) for group in base.param_groups)
+
+
+def require_late_checks(base: Optimizer) -> None:
+    """Refuse a base optimizer whose counters or numbers are on the host.
+
+    Raises:
+        ValueError: Naming what to write instead.
+    """
+    if not honors_found_inf(base) and not keeps_state_on_device(base):
+        raise ValueError(
+            "checks='late' needs a base optimizer that keeps all of its state on the device, got "
+            f"{type(base).__name__}; build it with fused=True (SGD without dampening, Adam, AdamW, "
+            "Adagrad) or capturable=True, or leave out checks='late'"
+        )
+
+
+def step_unless(
+    is_bad: Tensor, base: Optimizer, weights: Weights, then: Move | None = None
+) -> None:
+    """`base.step()` and what follows it, which change nothing where the flag is true."""
+    if then is None and honors_found_inf(base):
+        _make_momentum(base)
+        base.found_inf = is_bad.to(torch.float32)  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            base.step()
+        finally:
+            del base.found_inf  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    trained = [p for p in weights if p.grad is not None]
+    if any(not base.state.get(p) for p in trained) and is_bad.item():
+        return  # there is nothing to go back to before the first step: the host waits, once
+    before = [(t, t.clone()) for t in [*trained, *_state(base)]]
+    base.step()
+    with torch.no_grad():
+        if then is not None:
+            then(weights)
+        for t, saved in before:
+            t.copy_(torch.where(is_bad, saved, t))
+
+
+def _make_momentum(base: Optimizer) -> None:
+    for group in base.param_groups:
+        if isinstance(base, SGD) and group["momentum"]:
+            for p in group["params"]:
+                if p.grad is not None and base.state[p].get("momentum_buffer") is None:
+                    base.state[p]["momentum_buffer"] = torch.zeros_like(p)
+
+
+def _state(base: Optimizer) -> list[Tensor]:
+    return [t for t in tree_leaves(dict(base.state)) if isinstance(t, Tensor)]
+
+
+class Checks:
+    """The host learns in the same step whether a gradient is bad: where it can, after the update.
+
+    Attributes:
+        is_late: Whether it learns in the next step instead.
+    """
+
+    is_late = False
+
+    def begin(self, *, carries_state: bool) -> None:
+        """Called before a step."""
+
+    def flag(self, is_bad: Tensor) -> Tensor:
+        """Whether a step must change nothing, from whether its own gradients are bad."""
+        return is_bad
+
+    def update(
+        self,
+        is_bad: Tensor,
+        is_finite: Callable[[], bool],
+        base: Optimizer,
+        weights: Weights,
+        then: Move | None,
+    ) -> None:
+        """Make the update from the gradients in `.grad`, unless one was bad.
+
+        Args:
+            is_bad: The flag, on the device.
+            is_finite: The opposite on the host, which waits for it.
+            base: The base optimizer.
+            weights: Its parameters.
+            then: What follows its step.
+        """
+        if then is None and honors_found_inf(base):
+            step_unless(is_bad, base, weights)
+        elif is_finite():
+            base.step()
+            if then is not None:
+                with torch.no_grad():
+                    then(weights)
+
+    def go_back(self) -> None:
+        """The host has learned of a bad step, and has put the method's state right."""
+
+
+class LateChecks(Checks):
+    """The host learns of a bad step in the next one, and never waits.
+
+    A method's state may hold what a bad gradient left (SAMPa's next direction), so the next step is
+    bad too, whatever its own gradients are; the host then goes back behind both.
+    """
+
+    is_late = True
+
+    def __init__(self, base: Optimizer, layers: Layers) -> None:
+        require_late_checks(base)
+        self._layers = layers
+        self._carries_state = False
+        self._spoiled: Tensor | None = None  # whether the method's state is
+        self._buffers = Vector([])
+
+    def begin(self, *, carries_state: bool) -> None:
+        # Passes at spoiled weights must not count in BatchNorm's statistics.
+        self._carries_state = carries_state
+        self._buffers = Vector(self._layers.float_buffers() if carries_state else []).clone()
+
+    def flag(self, is_bad: Tensor) -> Tensor:
+        is_bad = is_bad if self._spoiled is None else is_bad | self._spoiled
+        self._spoiled = is_bad if self._carries_state else None
+        return is_bad
+
+    def update(
+        self,
+        is_bad: Tensor,
+        is_finite: Callable[[], bool],
+        base: Optimizer,
+        weights: Weights,
+        then: Move | None,
+    ) -> None:
+        step_unless(is_bad, base, weights, then)
+
+    def go_back(self) -> None:
+        buffers = self._layers.float_buffers()
+        if self._spoiled is not None and len(buffers) == len(self._buffers):
+            copy_(buffers, self._buffers)
+        self._spoiled = None
