@@ -38,4 +38,4 @@ def random_images() -> ImageData:
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (50, 3, 8, 8), dtype=np.uint8)
     labels = random.integers(0, 5, 50)
-    return ImageData(images, labels, tuple("abcde"), (0.5, 0.4, 0.3), (0.2, 0.25, 0.3))
+    return ImageData(labels, tuple("abcde"), (0.5, 0.4, 0.3), (0.2, 0.25, 0.3), images)

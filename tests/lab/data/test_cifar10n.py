@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sampa.lab.data.cifar10n import COLUMNS, FILE, load_cifar10n
+from sampa.lab.data.label_noise import COLUMNS, FILE, load_cifar10n
 
 
 def columns(**changes: np.ndarray) -> dict[str, np.ndarray]:

@@ -49,7 +49,7 @@ def test_statistics_do_not_depend_on_the_order_of_the_images(random_images: Imag
 
 def test_resizing_takes_the_mean_of_squares_and_rounds_halves_up() -> None:
     block = np.array([[0, 1, 255, 255], [0, 1, 255, 255], [1, 0, 10, 11], [0, 0, 12, 13]], np.uint8)
-    data = ImageData(block[None, None], np.zeros(1, np.int64), ("a",), (0.5,), (0.5,))
+    data = ImageData(np.zeros(1, np.int64), ("a",), (0.5,), (0.5,), block[None, None])
     assert resize(data, 2).images.tolist() == [[[[1, 255], [0, 12]]]]
 
 
@@ -82,7 +82,7 @@ def test_a_size_that_does_not_divide_is_refused(size: int, random_images: ImageD
 
 def test_a_subset_keeps_the_shares_of_the_classes() -> None:
     labels = np.repeat([0, 1, 2], [600, 300, 100])
-    data = ImageData(np.zeros((1000, 1, 1, 1), np.uint8), labels, tuple("abc"), (0.5,), (0.5,))
+    data = ImageData(labels, tuple("abc"), (0.5,), (0.5,), np.zeros((1000, 1, 1, 1), np.uint8))
     assert np.bincount(subset(data, 55, seed=0).labels).tolist() == [33, 17, 5]
 
 
@@ -154,13 +154,13 @@ def test_every_place_and_both_directions_occur_equally_often(random_images: Imag
     words = np.concatenate([words, words | np.uint64(1 << 63)])
     # 2^63 mod 81 only shifts the places around, so each of the 162 outcomes occurs once.
     marker = np.arange(1, 65, dtype=np.uint8).reshape(1, 1, 8, 8).repeat(162, 0)
-    data = ImageData(marker, np.zeros(162, np.int64), ("a",), (0.5,), (0.5,))
+    data = ImageData(np.zeros(162, np.int64), ("a",), (0.5,), (0.5,), marker)
     outcomes = {image.tobytes() for image in data.augmented(np.arange(162), words)}
     assert len(outcomes) == 162
 
 
 def test_data_that_must_not_be_mirrored_never_is() -> None:
     marker = np.arange(1, 65, dtype=np.uint8).reshape(1, 1, 8, 8)
-    data = ImageData(marker, np.zeros(1, np.int64), ("a",), (0.5,), (0.5,), padding=0, flips=False)
+    data = ImageData(np.zeros(1, np.int64), ("a",), (0.5,), (0.5,), marker, padding=0, flips=False)
     word = np.array([1 << 63], np.uint64)
     assert np.array_equal(data.augmented(np.zeros(1, np.int64), word), marker)

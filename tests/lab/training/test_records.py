@@ -11,8 +11,7 @@ from sampa.lab.commands.compare import _without_paths
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
-from sampa.lab.training.records import write_record
-from sampa.lab.training.tables import read_results
+from sampa.lab.training.records import read_results, write_record
 
 SCORES = {"sgd": (90.0, 92.0), "sam": (91.0, 95.0)}
 

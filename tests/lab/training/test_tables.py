@@ -9,14 +9,16 @@ from rich.console import Console
 
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.table import for_terminal
-from sampa.lab.training.tables import Results, comparison, headline, read_results
+from sampa.lab.training.records import Results, comparison, first_metric, read_results
+
+
+def a_result(seconds: float, **test: float) -> RunResult:
+    return RunResult(test=test, seconds=seconds)
+
 
 RESULTS: Results = {
-    "sgd": [RunResult(0, {"accuracy": 90.0}, 10.0), RunResult(1, {"accuracy": 94.0}, 20.0)],
-    "sampa": [
-        RunResult(seed, {"accuracy": accuracy}, 30.0)
-        for seed, accuracy in enumerate((93.0, 95.0, 97.0))
-    ],
+    "sgd": {0: a_result(10.0, accuracy=90.0), 1: a_result(20.0, accuracy=94.0)},
+    "sampa": {s: a_result(30.0, accuracy=a) for s, a in enumerate((93.0, 95.0, 97.0))},
 }
 
 
@@ -36,13 +38,11 @@ def test_the_table_shows_each_method_and_its_difference_to_the_first() -> None:
 
 
 def test_a_difference_of_one_seed_has_no_error() -> None:
-    assert "+3.00 " in printed({method: runs[:1] for method, runs in RESULTS.items()})
+    assert "+3.00 " in printed({method: {0: runs[0]} for method, runs in RESULTS.items()})
 
 
-def test_the_headline_is_the_first_metric() -> None:
-    assert (
-        headline({"sgd": [RunResult(0, {"matthews": 50.0, "accuracy": 80.0}, 1.0)]}) == "matthews"
-    )
+def test_the_first_metric_counts() -> None:
+    assert first_metric({"sgd": {0: a_result(1.0, matthews=50.0, accuracy=80.0)}}) == "matthews"
 
 
 def test_results_that_are_finished_are_read(tmp_path: Path) -> None:
@@ -50,6 +50,6 @@ def test_results_that_are_finished_are_read(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     result = {"test": {"accuracy": 91.0}, "seconds": 5.0, "best_epoch": 3}
     (folder / "result.json").write_text(json.dumps(result))
-    (found,) = read_results(tmp_path, ["sgd", "sam"], [0, 1])["sam"]
-    assert (found.seed, found.test, found.seconds) == (1, {"accuracy": 91.0}, 5.0)
-    assert found.best_epoch == 4  # counted from 1
+    ((seed, found),) = read_results(tmp_path, ["sgd", "sam"], [0, 1])["sam"].items()
+    assert (seed, found.test, found.seconds) == (1, {"accuracy": 91.0}, 5.0)
+    assert found.best_epoch == 3

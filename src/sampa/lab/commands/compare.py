@@ -14,8 +14,7 @@ from sampa.lab.commands.train import configured
 from sampa.lab.results.table import for_terminal
 from sampa.lab.training.jobs import Job, Jobs, threads_each
 from sampa.lab.training.recipes import find_recipe
-from sampa.lab.training.records import write_record
-from sampa.lab.training.tables import comparison, read_results
+from sampa.lab.training.records import comparison, read_results, write_record
 from sampa.messages import require
 
 

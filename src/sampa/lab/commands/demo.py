@@ -13,8 +13,8 @@ from sampa.lab.training.launch import end_with_launcher, is_launched, launch, se
 from sampa.lab.training.loop import train
 from sampa.lab.training.ranks import is_first, wait_for_all
 from sampa.lab.training.recipes import find_recipe
+from sampa.lab.training.records import comparison, read_results
 from sampa.lab.training.session import Interrupted, Settings
-from sampa.lab.training.tables import comparison, read_results
 from sampa.messages import require
 
 METHODS = ("sgd", "sam", "sampa")

@@ -11,9 +11,10 @@ from pathlib import Path
 from rich.console import Console
 
 from sampa.lab.commands.arguments import TrainArguments
+from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.table import Table, for_terminal, row
 from sampa.lab.training.recipes import RECIPES, find_recipe
-from sampa.lab.training.run import Result, Run, read_run
+from sampa.lab.training.run import Run, read_run
 from sampa.lab.training.session import Interrupted, StepFailed
 from sampa.messages import require
 
@@ -77,7 +78,7 @@ def default_folder(run: Run) -> Path:
     return Path("runs") / run.name / run.method / f"seed-{run.seed}"
 
 
-def summary(run: Run, result: Result, out: Path) -> str:
+def summary(run: Run, result: RunResult, out: Path) -> str:
     """The line that a run ends with."""
     scores = ", ".join(f"{name} {value:.2f}" for name, value in result.test.items())
     is_best = run.select == "best" and result.best_epoch >= 0

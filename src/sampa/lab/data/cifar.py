@@ -102,13 +102,8 @@ def load_cifar(
     entry = _entry(LAYOUTS[classes], split, folder, cache)
     training = _entry(LAYOUTS[classes], "train", folder, cache) if split != "train" else entry
     facts, statistics, arrays = entry.facts(), training.facts(), entry.arrays()
-    return ImageData(
-        arrays["images"],
-        arrays["labels"],
-        classes=tuple(facts["classes"]),
-        mean=tuple(statistics["mean"]),
-        std=tuple(statistics["std"]),
-    )
+    mean, std = tuple(statistics["mean"]), tuple(statistics["std"])
+    return ImageData(arrays["labels"], tuple(facts["classes"]), mean, std, arrays["images"])
 
 
 def _entry(layout: Layout, split: str, folder: Path, cache: Path) -> CacheEntry:

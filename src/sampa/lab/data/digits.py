@@ -29,4 +29,4 @@ def load_digits(split: str = "train", seed: int = 0) -> ImageData:
     chosen = np.sort(order[:cut] if split == "train" else order[cut:])
     classes = tuple(str(digit) for digit in range(10))
     labels = labels[chosen].astype(np.int64)
-    return ImageData(images[chosen], labels, classes, mean, std, padding=1, flips=False)
+    return ImageData(labels, classes, mean, std, images[chosen], padding=1, flips=False)

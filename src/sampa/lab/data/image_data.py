@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -17,65 +18,50 @@ CHUNK = 500  # images at a time, where wider numbers are needed
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-class Images(Protocol):
+@dataclass(frozen=True)
+class Images(ABC):
     """Labeled images of one size.
 
     Attributes:
         labels: int64, one per image.
         classes: The names that labels stand for.
-        mean: Per channel, in units of the largest pixel value; of the training images.
+        mean: Per channel, in units of the largest pixel value; of the training images, also for the
+            test images.
         std: Likewise.
     """
 
-    @property
-    def labels(self) -> np.ndarray: ...
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
-    @property
-    def classes(self) -> tuple[str, ...]: ...
+    def __len__(self) -> int:
+        return len(self.labels)
 
-    @property
-    def mean(self) -> tuple[float, ...]: ...
-
-    @property
-    def std(self) -> tuple[float, ...]: ...
-
-    def __len__(self) -> int: ...
-
+    @abstractmethod
     def pixels(self, index: np.ndarray) -> np.ndarray:
         """Images for evaluation: uint8, (number, channels, height, width)."""
-        ...
 
+    @abstractmethod
     def augmented(self, index: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Images for training, each altered by its own random word."""
-        ...
 
+    @abstractmethod
     def take(self, index: np.ndarray) -> Self:
         """Only these images, in this order."""
-        ...
-
-
-AnyImages = TypeVar("AnyImages", bound=Images)
 
 
 @dataclass(frozen=True)
-class ImageData:
+class ImageData(Images):
     """Labeled images in memory (or mapped from a file).
 
     Attributes:
         images: uint8, (number, channels, height, width).
-        labels: int64, one per image.
-        classes: The names that labels stand for.
-        mean: Per channel, in [0, 1] units; of the training images, also for the test images.
-        std: Likewise.
         padding: Black pixels put around an image before a random crop of its size.
         flips: Whether a mirrored image is as good an example.
     """
 
     images: np.ndarray
-    labels: np.ndarray
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
     padding: int = 4
     flips: bool = True
 
@@ -90,9 +76,6 @@ class ImageData:
         sizes = (len(self.mean), len(self.std))
         require("lengths of mean and std", sizes, set(sizes) == {channels}, f"{channels} each")
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def pixels(self, index: np.ndarray) -> np.ndarray:
         """The images as they are."""
         return self.images[index]
@@ -105,8 +88,10 @@ class ImageData:
         return crop_and_flip(self.images[index], self.padding, top, left, mirrored)
 
     def take(self, index: np.ndarray) -> ImageData:
-        """Only these images, in this order."""
         return replace(self, images=self.images[index], labels=self.labels[index])
+
+
+AnyImages = TypeVar("AnyImages", bound=Images)
 
 
 def crop_and_flip(
@@ -131,22 +116,17 @@ def require_labels(name: str, labels: np.ndarray, classes: int) -> None:
 
 def channel_statistics(images: np.ndarray) -> Statistics:
     """Mean and standard deviation per channel in [0, 1] units, from exact integer sums."""
-    per_channel = [_histogram(images[:, channel]) for channel in range(images.shape[1])]
-    moments = [_mean_and_std(counts) for counts in per_channel]
-    return tuple(mean for mean, _ in moments), tuple(std for _, std in moments)
+    moments = [_mean_and_std(images[:, channel]) for channel in range(images.shape[1])]
+    means, deviations = zip(*moments, strict=True)
+    return means, deviations
 
 
-def _histogram(values: np.ndarray) -> list[int]:
+def _mean_and_std(values: np.ndarray) -> tuple[float, float]:
     counts = np.zeros(256, np.int64)
     for start in range(0, len(values), CHUNK):  # bincount widens to 8 bytes a pixel
         counts += np.bincount(values[start : start + CHUNK].ravel(), minlength=256)
-    return counts.tolist()
-
-
-def _mean_and_std(counts: list[int]) -> tuple[float, float]:
-    n = sum(counts)
-    total = sum(value * count for value, count in enumerate(counts))
-    squares = sum(value * value * count for value, count in enumerate(counts))
+    n, levels = values.size, np.arange(256)
+    total, squares = int(levels @ counts), int(levels**2 @ counts)
     variance = Fraction(n * squares - total * total, n * n * 255 * 255)
     return float(Fraction(total, n * 255)), float(variance) ** 0.5
 

@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from sampa.lab.data.image_data import Images
 from sampa.lab.data.places import data_folder, first_of
 from sampa.messages import require, require_choice
 
@@ -24,7 +26,7 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class ImageFiles:
+class ImageFiles(Images):
     """Labeled image files of any size, seen at one size.
 
     For evaluation the shorter side becomes 256/224 of the size, and the center is cut out. For
@@ -32,19 +34,11 @@ class ImageFiles:
 
     Attributes:
         paths: One file per image.
-        labels: int64, one per image.
-        classes: The names that labels stand for.
-        mean: Per channel, in [0, 1] units.
-        std: Likewise.
         size: Side of the images seen.
         threads: How many files are decoded at once; no result depends on it.
     """
 
     paths: tuple[str, ...]
-    labels: np.ndarray
-    classes: tuple[str, ...]
-    mean: tuple[float, ...] = MEAN
-    std: tuple[float, ...] = STD
     size: int = 224
     threads: int = 4
 
@@ -54,9 +48,6 @@ class ImageFiles:
         n = len(self.paths)
         require("labels.shape", self.labels.shape, self.labels.shape == (n,), f"({n},)")
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
     def pixels(self, index: np.ndarray) -> np.ndarray:
         """The centers of the images, for evaluation."""
         return self._decoded([(self.paths[i], center) for i in index])
@@ -64,10 +55,9 @@ class ImageFiles:
     def augmented(self, index: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Random parts of the images, each a pure function of its word."""
         jobs = zip(index, words.tolist(), strict=True)
-        return self._decoded([(self.paths[i], RandomPart(word)) for i, word in jobs])
+        return self._decoded([(self.paths[i], partial(random_part, word=word)) for i, word in jobs])
 
     def take(self, index: np.ndarray) -> ImageFiles:
-        """Only these images, in this order."""
         paths = tuple(self.paths[i] for i in index)
         return replace(self, paths=paths, labels=self.labels[index])
 
@@ -105,19 +95,14 @@ def center(image: Image.Image, size: int) -> Image.Image:
     return resized.crop((left, top, left + size, top + size))
 
 
-@dataclass(frozen=True)
-class RandomPart:
+def random_part(image: Image.Image, size: int, word: int) -> Image.Image:
     """A random part of an image, resized, and mirrored or not: all of it decided by one word."""
-
-    word: int
-
-    def __call__(self, image: Image.Image, size: int) -> Image.Image:
-        raw = np.random.PCG64(self.word).random_raw(4 * TRIES + 1)
-        draws = ((raw >> np.uint64(11)) * 2.0**-53).tolist()  # uniform in [0, 1)
-        part = image.crop(random_box(*image.size, draws[1:]))
-        resized = part.resize((size, size), Image.Resampling.BILINEAR)
-        mirrored = draws[0] < 0.5
-        return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else resized
+    raw = np.random.PCG64(word).random_raw(4 * TRIES + 1)
+    draws = ((raw >> np.uint64(11)) * 2.0**-53).tolist()  # uniform in [0, 1)
+    part = image.crop(random_box(*image.size, draws[1:]))
+    resized = part.resize((size, size), Image.Resampling.BILINEAR)
+    mirrored = draws[0] < 0.5
+    return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else resized
 
 
 def random_box(width: int, height: int, draws: list[float]) -> Box:
@@ -160,8 +145,8 @@ def load_imagenet(data_dir: str | Path | None, split: str = "train", size: int =
     _require_same_classes(root, classes)
     found = [(path, label) for label, name in enumerate(classes) for path in _files(root / name)]
     require(f"number of images in {root}", len(found), len(found) > 0, "> 0")
-    labels = np.asarray([label for _, label in found], np.int64)
-    return ImageFiles(tuple(path for path, _ in found), labels, tuple(classes), size=size)
+    paths, labels = zip(*found, strict=True)
+    return ImageFiles(np.asarray(labels, np.int64), tuple(classes), MEAN, STD, paths, size)
 
 
 def _require_same_classes(root: Path, classes: list[str]) -> None:

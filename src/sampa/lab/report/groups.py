@@ -39,8 +39,9 @@ class Variant:
         return self.runs[0].run.method
 
     @property
-    def results(self) -> list[RunResult]:
-        return [run.result for run in self.runs]
+    def results(self) -> dict[int, RunResult]:
+        """By seed."""
+        return {run.run.seed: run.result for run in self.runs}
 
     def entry(self, metric: str) -> Entry:
         return entry_of(metric, self.label, self.results)

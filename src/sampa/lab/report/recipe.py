@@ -145,7 +145,7 @@ def paper_table(recipe: Recipe) -> Table | None:
     rows: dict[int, tuple[Cell, ...]] = {}
     for v in recipe.variants:
         value = paper.values.get(v.label, paper.values.get(v.method))
-        ours = {r.seed: r.test[paper.metric] for r in v.results if paper.metric in r.test}
+        ours = {s: r.test[paper.metric] for s, r in v.results.items() if paper.metric in r.test}
         if value is not None and ours:
             entry = Entry("", v.label, ours, value)
             gap = number_cell(entry.difference, "+.2f")
@@ -162,8 +162,8 @@ def run_table(recipe: Recipe) -> Table:
     pairs = [(variant, run) for variant in recipe.variants for run in variant.runs]
     rows: list[tuple[Cell, ...]] = []
     for variant, run in pairs:
-        found, seed = run.result, number_cell(run.result.seed, "d")
-        score, epoch = found.test[recipe.metric], number_cell(found.best_epoch or None, "d")
+        found, seed = run.result, number_cell(run.run.seed, "d")
+        score, epoch = found.test[recipe.metric], number_cell(found.best_epoch + 1 or None, "d")
         rows.append(row(variant.label, seed, score, seconds(found.seconds), epoch, run.place))
     return Table(
         title=f"Runs of {recipe.name}",
@@ -214,8 +214,8 @@ def time_chart(recipe: Recipe, mixed: Sequence[str]) -> Chart:
     lines = [
         Line(
             v.label,
-            [r.seconds for r in v.results],
-            [r.test[recipe.metric] for r in v.results],
+            [r.seconds for r in v.results.values()],
+            [r.test[recipe.metric] for r in v.results.values()],
             look=v.look,
         )
         for v in recipe.variants
@@ -249,7 +249,7 @@ def sweeps(recipe: Recipe) -> list[Chart]:
 def _sweep(recipe: Recipe, found: list[tuple[float, Variant]], name: str) -> Chart:
     by_lam: dict[float, list[float]] = {}
     for lam, v in sorted(found, key=lambda pair: pair[0]):
-        by_lam.setdefault(lam, []).extend(r.test[recipe.metric] for r in v.results)
+        by_lam.setdefault(lam, []).extend(r.test[recipe.metric] for r in v.results.values())
     entries = [Entry("", "", dict(enumerate(values))) for values in by_lam.values()]
     first, baseline = found[0][1], recipe.baseline
     line = with_deviation(family(first.method), list(by_lam), entries)

@@ -107,14 +107,14 @@ def _record(
     test = _numbers(part(result, "test", dict, "result.json"))
     if not test or not math.isfinite(next(iter(test.values()))):
         raise ValueError(f"result.json must have a finite test metric, got {test}")
-    part(result, "best_epoch", int, "result.json")
+    best_epoch = part(result, "best_epoch", int, "result.json")
     seconds = _float(part(result, "seconds", (int, float), "result.json"))
     return FinishedRun(
         place=place,
         run=run,
         conditions=flat(part(saved, "conditions", dict, "run.json")),
         curves=_curves(lines),
-        result=RunResult.from_json(run.seed, {**result, "test": test, "seconds": seconds}),
+        result=RunResult(test=test, best_epoch=best_epoch, seconds=seconds),
         paper=paper,
     )
 

@@ -14,7 +14,7 @@ from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
 from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, as_markdown, row
-from sampa.lab.training.conditions import leaves
+from sampa.lab.training.conditions import condition_list
 from sampa.lab.training.folder import RunFolder
 
 
@@ -44,7 +44,7 @@ def page(outcome: Outcome) -> str:
         parts += [f"![{chart.title}]({chart.name}.svg)", f"{chart.title}. {chart.note}".rstrip()]
     parts += [*outcome.facts, *filter(None, [outcome.notes.strip()]), *_tuning(outcome)]
     parts += ["## Conditions", "Written by", f"    {outcome.command}"]
-    parts.append("\n".join(_conditions(outcome)))
+    parts.append(condition_list(outcome.conditions))
     return "\n\n".join(parts).rstrip() + "\n"
 
 
@@ -60,12 +60,6 @@ def _tuning(outcome: Outcome) -> list[str]:
             "\n".join(as_markdown(Table(name, ("run", "best validation score"), rows))),
         ]
     return parts
-
-
-def _conditions(outcome: Outcome) -> list[str]:
-    found = {k.replace(".", " "): v for k, v in leaves(outcome.conditions).items() if v != {}}
-    several = {k: v if isinstance(v, list) else [v] for k, v in found.items()}
-    return [f"- {name}: {' and '.join(map(str, values))}" for name, values in several.items()]
 
 
 def write_runs(folder: Path, file: Path) -> None:

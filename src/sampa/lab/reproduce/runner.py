@@ -24,6 +24,7 @@ from sampa.lab.reproduce.tuning import tune
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.outcome import Entry, Outcome, RunResult, Tuned, with_average
 from sampa.lab.results.paper import published
+from sampa.lab.training.conditions import merged
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import Job, Jobs, as_many_as_fit
 from sampa.lab.training.loop import train
@@ -32,6 +33,8 @@ from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
 
 BATCH = 4  # runs in one process
+Trained = Sequence[tuple[PlannedEntry, int, RunResult]]
+"""Entries with a seed, and what the run gave."""
 Pictures = Callable[[Outcome], tuple[Chart, ...]]
 
 
@@ -80,7 +83,7 @@ def finished(folder: Path, run: Run) -> RunResult:
     """The result of a run that is done."""
     found = RunFolder(folder).result_of(run)
     assert found is not None
-    return RunResult.from_json(run.seed, vars(found))
+    return found
 
 
 # ---- grids -----------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ def run_grid(
     plan = planner(request.scale, {name: t.choice for name, t in tuned.items()})
     grid = planned_runs(plan, blank, request, seeds)
     results = train_all({folder: run for _, folder, run in grid}, request)
-    trained = [(entry, results[folder]) for entry, folder, _ in grid]
+    trained = [(entry, run.seed, results[folder]) for entry, folder, run in grid]
     entries = tuple(_entries(plan, trained, blank.id))
     outcome = replace(
         blank,
@@ -126,24 +129,22 @@ def planned_runs(
     ]
 
 
-def _entries(
-    plan: Plan, trained: Sequence[tuple[PlannedEntry, RunResult]], name: str
-) -> list[Entry]:
+def _entries(plan: Plan, trained: Trained, name: str) -> list[Entry]:
     known = published(name)
     entries: list[Entry] = []
     for planned in plan.entries:
-        results = [result for entry, result in trained if entry is planned]
+        results = {seed: result for entry, seed, result in trained if entry is planned}
         for row, metric in planned.readings:
-            values = {result.seed: result.test[metric] for result in results}
+            values = {seed: result.test[metric] for seed, result in results.items()}
             entries.append(Entry(row, planned.column, values, known.value(row, planned.column)))
     order = list(dict.fromkeys(entry.row for entry in entries))
     return sorted(entries, key=lambda entry: order.index(entry.row))
 
 
-def _memorization(trained: Sequence[tuple[PlannedEntry, RunResult]]) -> list[str]:
+def _memorization(trained: Trained) -> list[str]:
     """How well the base optimizer learns its training labels by heart, row by row."""
     found: dict[str, list[float]] = {}
-    for planned, result in trained:
+    for planned, _, result in trained:
         if planned.run.method in BASE_NAMES and result.train_accuracy is not None:
             found.setdefault(planned.readings[0][0], []).append(result.train_accuracy)
     parts = [f"{row}: {statistics.fmean(values):.1f} %" for row, values in found.items()]
@@ -172,18 +173,4 @@ def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
 
 def conditions_of(folders: Iterable[Path]) -> dict[str, Any]:
     """Under what runs were made: one value, or all that occur."""
-    found = [(RunFolder(folder).read("run.json") or {}).get("conditions", {}) for folder in folders]
-    return merged(found)
-
-
-def merged(conditions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Several conditions as one; a name with different values has their list."""
-    values: dict[str, Any] = {}
-    for name in dict.fromkeys(name for c in conditions for name in c):
-        parts = [c[name] for c in conditions if name in c]
-        if isinstance(parts[0], dict):
-            values[name] = merged(parts)
-        else:
-            different = list(dict.fromkeys(parts))
-            values[name] = different[0] if len(different) == 1 else different
-    return values
+    return merged([(RunFolder(f).read("run.json") or {}).get("conditions", {}) for f in folders])

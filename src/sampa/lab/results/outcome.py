@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,35 +23,35 @@ AVERAGE = "Average"  # the row that is the mean of the others
 RESULTS, NOTES = "results.json", "notes.md"  # notes are by hand: words about results, no numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What one run gave.
+    """What came out of a run, as result.json has it.
 
     Attributes:
-        test: The test metrics of the chosen model; the first is the one that counts.
-        best_epoch: The best on validation, counted from 1; 0 if there was none.
-        best_validation: Its score.
-        train_accuracy: Training labels that the last model gives back, in %, where it was measured.
+        test: Test scores of the model that the run reports; the first is the one that counts.
+        test_last: Those of the last model.
+        train_accuracy: Percent of the training labels, wrong ones included, that the last model
+            gives; None where it is not measured.
+        best_epoch: The epoch with the best validation score, counted from 0; -1 for none ...
+        best_validation: ... and that score.
+        seconds: Time spent, over all sessions.
+        updates: Updates made.
+        limited: Whether it stopped before its end, as it was told to.
     """
 
-    seed: int
     test: dict[str, float]
-    seconds: float
-    best_epoch: int = 0
-    best_validation: float = math.nan
+    test_last: dict[str, float] = field(default_factory=dict)
     train_accuracy: float | None = None
+    best_epoch: int = -1
+    best_validation: float = math.nan
+    seconds: float
+    updates: int = 0
+    limited: bool = False
 
     @staticmethod
-    def from_json(seed: int, values: Mapping[str, Any]) -> RunResult:
-        """What result.json says."""
-        return RunResult(
-            seed=seed,
-            test=values["test"],
-            seconds=values["seconds"],
-            best_epoch=values.get("best_epoch", -1) + 1,
-            best_validation=values.get("best_validation", math.nan),
-            train_accuracy=values.get("train_accuracy"),
-        )
+    def from_json(values: Mapping[str, Any]) -> RunResult:
+        """What a JSON object says, whatever else is in it."""
+        return RunResult(**{f.name: values[f.name] for f in fields(RunResult) if f.name in values})
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class Entry:
         return None if self.paper is None else self.ours.mean - self.paper.mean
 
 
-def entry_of(metric: str, column: str, runs: Sequence[RunResult]) -> Entry:
-    """A metric of some runs."""
-    return Entry(f"test {metric}", column, {run.seed: run.test[metric] for run in runs})
+def entry_of(metric: str, column: str, runs: Mapping[int, RunResult]) -> Entry:
+    """A metric of some runs, by seed."""
+    return Entry(f"test {metric}", column, {seed: run.test[metric] for seed, run in runs.items()})
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def difference_table(outcome: Outcome) -> Table:
 
 def method_table(
     title: str,
-    results: Mapping[str, Sequence[RunResult]],
+    results: Mapping[str, Mapping[int, RunResult]],
     metric: str,
     baseline: str,
     *,
@@ -68,8 +68,8 @@ def method_table(
     rows: list[tuple[Cell, ...]] = []
     for name, runs in results.items():
         comparison = compared(entries[name], entries[baseline])
-        took = seconds(statistics.fmean(run.seconds for run in runs))
-        epochs = _epochs([run.best_epoch for run in runs if run.best_epoch])
+        took = seconds(statistics.fmean(run.seconds for run in runs.values()))
+        epochs = _epochs([run.best_epoch + 1 for run in runs.values() if run.best_epoch >= 0])
         gap = difference(None if comparison is None else comparison.ours)
         rows.append(row(name, len(runs), mean(entries[name].ours), gap, took, epochs))
     columns = ("method", "n", f"test {metric}", f"against {baseline} ± 95 %", "seconds")

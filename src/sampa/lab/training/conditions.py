@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -53,6 +54,26 @@ def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         deeper = isinstance(value, dict) and bool(value)
         found |= leaves(value, f"{prefix}{name}.") if deeper else {f"{prefix}{name}": value}
     return found
+
+
+def merged(conditions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several conditions as one; a name with different values has their list."""
+    values: dict[str, Any] = {}
+    for name in dict.fromkeys(name for c in conditions for name in c):
+        parts = [c[name] for c in conditions if name in c]
+        if isinstance(parts[0], dict):
+            values[name] = merged(parts)
+        else:
+            different = list(dict.fromkeys(parts))
+            values[name] = different[0] if len(different) == 1 else different
+    return values
+
+
+def condition_list(conditions: dict[str, Any]) -> str:
+    """Conditions, merged or not, as the items of a list in Markdown."""
+    found = {k.replace(".", " "): v for k, v in leaves(conditions).items() if v != {}}
+    several = {k: v if isinstance(v, list) else [v] for k, v in found.items()}
+    return "\n".join(f"- {name}: {' and '.join(map(str, v))}" for name, v in several.items())
 
 
 @cache

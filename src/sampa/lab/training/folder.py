@@ -15,8 +15,9 @@ import os
 from pathlib import Path
 from typing import Any, TextIO
 
+from sampa.lab.results.outcome import RunResult
 from sampa.lab.training.conditions import conditions, drift, leaves
-from sampa.lab.training.run import Result, Run
+from sampa.lab.training.run import Run
 from sampa.messages import require
 
 Change = tuple[str, Any, Any]
@@ -79,7 +80,7 @@ class RunFolder:
         assert saved is not None
         return self._run(saved)
 
-    def result(self) -> Result | None:
+    def result(self) -> RunResult | None:
         """What came out of the run, None if it is not done.
 
         Raises:
@@ -87,12 +88,12 @@ class RunFolder:
         """
         saved = self.read("result.json")
         try:
-            return None if saved is None else Result(**saved)
+            return None if saved is None else RunResult(**saved)
         except TypeError as error:
             file = self.path / "result.json"
             raise ValueError(f"{file} must be as sampa wrote it: {error}") from error
 
-    def result_of(self, run: Run) -> Result | None:
+    def result_of(self, run: Run) -> RunResult | None:
         """The result of a run that is done here, None if it is not.
 
         Raises:

@@ -16,13 +16,14 @@ from sampa.catalog import find_method
 from sampa.execution.randomness import derive_seed
 from sampa.lab.devices import find_device, move_model
 from sampa.lab.models import build
+from sampa.lab.results.outcome import RunResult
 from sampa.lab.training import checkpoint, ranks
 from sampa.lab.training.checkpoint import BEST, NEWEST, CheckpointError
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loading import Loader
 from sampa.lab.training.method import base_optimizer, checked_method, epochs_of, method_options
 from sampa.lab.training.progress import Display, write_curves
-from sampa.lab.training.run import Result, Run
+from sampa.lab.training.run import Run
 from sampa.lab.training.session import (
     Clock,
     Interrupted,
@@ -37,7 +38,7 @@ from sampa.method import Method
 SMOOTHING = 0.9  # of the accuracy on the display: what is kept of its value before the step
 
 
-def train(run: Run, out: Path, settings: Settings) -> Result:
+def train(run: Run, out: Path, settings: Settings) -> RunResult:
     """Carry out a run in a folder, from its beginning or from its last checkpoint.
 
     Returns:
@@ -100,7 +101,7 @@ class Trainer:
 
     # ---- the loop ----------------------------------------------------------------------------
 
-    def fit(self) -> Result:
+    def fit(self) -> RunResult:
         self._resume()
         total = self.per_epoch * self.epochs
         if self.settings.limit_steps is not None:
@@ -204,7 +205,7 @@ class Trainer:
         except OSError as error:
             display.say(f"warning: metrics wait for room on the disk ({error}); training goes on")
 
-    def _finish(self, *, limited: bool) -> Result:
+    def _finish(self, *, limited: bool) -> RunResult:
         """Judge the chosen model on the test data, and write the result."""
         last = chosen = self._evaluate("test")
         memorized = self._evaluate("train")["accuracy"] if "train" in self.task.splits else None
@@ -213,7 +214,7 @@ class Trainer:
             best = checkpoint.load_best(self.folder.checkpoints, position)
             self.model.load_state_dict(best["model"])
             chosen = self._evaluate("test")
-        result = Result(
+        result = RunResult(
             test=chosen,
             test_last=last,
             train_accuracy=memorized,
@@ -277,8 +278,7 @@ class Trainer:
         found = checkpoint.newest(self.folder.checkpoints, NEWEST, damaged.append)
         for report in damaged:
             warn(report)
-        if not self.settings.resume:
-            found = None
+        found = found if self.settings.resume else None
         ranks.require_same_position(0 if found is None else found.step)
         if found is None:
             if ranks.is_first():

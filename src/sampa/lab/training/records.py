@@ -1,4 +1,4 @@
-"""A grid of results as files to keep: every number with the conditions that it came from.
+"""The results of a grid of methods and seeds: their table, and files to keep with the conditions.
 
 `python -m sampa.lab.training.records results/train` writes the pages of all records below a folder
 again, from the numbers that are stored there.
@@ -9,48 +9,68 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sampa.lab.results.outcome import RunResult, compared, entry_of
-from sampa.lab.results.table import as_markdown
+from sampa.lab.results.outcome_tables import method_table
+from sampa.lab.results.table import Table, as_markdown
+from sampa.lab.training.conditions import condition_list, merged
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import Run
-from sampa.lab.training.tables import Results, comparison, headline
+
+Results = dict[str, dict[int, RunResult]]
+"""The finished runs of each method, by seed."""
+
+
+def read_results(out: Path, methods: Sequence[str], seeds: Sequence[int]) -> Results:
+    """What is finished below a folder, as `sampa compare` lays it out."""
+    results: Results = {}
+    for method in methods:
+        for seed in seeds:
+            result = RunFolder(out / method / f"seed-{seed}").read("result.json")
+            if result is not None:
+                results.setdefault(method, {})[seed] = RunResult.from_json(result)
+    return results
+
+
+def first_metric(results: Results) -> str:
+    """The metric that comes first in the results."""
+    return next(m for runs in results.values() for run in runs.values() for m in run.test)
+
+
+def comparison(name: str, results: Results, about: str = "") -> Table:
+    """Each method, and its difference to the first."""
+    table = method_table(name, results, first_metric(results), next(iter(results)))
+    return replace(table, notes=(about,))
 
 
 def write_record(
     folder: Path, run: Run, out: Path, results: Results, command: Sequence[str]
 ) -> None:
     """Write results.json and README.md for the finished runs of a grid."""
-    runs = [
-        _run_record(out / method / f"seed-{result.seed}", method, result.seed)
-        for method, found in results.items()
-        for result in found
-    ]
+    runs: list[dict[str, Any]] = []
+    for method, seed in [(method, seed) for method, found in results.items() for seed in found]:
+        own = RunFolder(out / method / f"seed-{seed}")
+        saved, result = own.read("run.json") or {}, own.read("result.json") or {}
+        runs.append({"method": method, "seed": seed, **result, **saved})
     folder.mkdir(parents=True, exist_ok=True)
     about = {"recipe": run.name, "about": run.about, "command": " ".join(command)}
     _write(folder, {**about, "runs": runs})
 
 
-def _run_record(path: Path, method: str, seed: int) -> dict[str, Any]:
-    folder = RunFolder(path)
-    saved, result = folder.read("run.json") or {}, folder.read("result.json") or {}
-    return {"method": method, "seed": seed, **result, **saved}
-
-
 def _write(folder: Path, record: dict[str, Any]) -> None:
     results: Results = {}
     for run in record["runs"]:
-        result = RunResult.from_json(run["seed"], run)
-        results.setdefault(run["method"], []).append(result)
+        results.setdefault(run["method"], {})[run["seed"]] = RunResult.from_json(run)
     record["summary"] = {method: _summary(results, method) for method in results}
     (folder / "results.json").write_text(json.dumps(record, indent=1) + "\n")
     (folder / "README.md").write_text(_page(record, results))
 
 
 def _summary(results: Results, method: str) -> dict[str, Any]:
-    metric, baseline = headline(results), next(iter(results))
+    metric, baseline = first_metric(results), next(iter(results))
     entry = entry_of(metric, method, results[method])
     difference = compared(entry, entry_of(metric, baseline, results[baseline]))
     return {
@@ -62,44 +82,19 @@ def _summary(results: Results, method: str) -> dict[str, Any]:
 
 def _page(record: dict[str, Any], results: Results) -> str:
     about = record["about"]
-    return "\n".join(
-        [
-            f"# {record['recipe']}",
-            "",
-            f"{about[0].upper()}{about[1:]}.",
-            "",
-            *as_markdown(comparison(record["recipe"], results)),
-            "",
-            "Mean ± standard deviation over seeds, of the model that was best on the validation "
-            "images; differences are paired by seed, with their 95 % interval (Student's t). "
-            "Written by",
-            "",
-            f"    {record['command']}",
-            "",
-            *_conditions(record["runs"]),
-            "",
-        ]
-    )
-
-
-def _conditions(runs: list[dict[str, Any]]) -> list[str]:
-    """Under what the runs were made, one line for each thing that they have in common or not."""
-    found = [run["conditions"] for run in runs]
-    versions = ("versions", ("python", "torch", "numpy", "sampa"))
-    machine = ("machine", ("processor", "cores", "device"))
-    lines = [f"- commit: {_values(found, 'commit')}"]
-    for group, names in (versions, machine):
-        texts = [f"{name} {_values([c[group] for c in found], name)}" for name in names]
-        lines.append(f"- {group}: {', '.join(texts)}")
-    lines.append(
-        f"- threads: {_values(found, 'threads')}, processes: {_values(found, 'processes')}"
-    )
-    lines.append(f"- seeds: {', '.join(sorted({str(run['seed']) for run in runs}))}")
-    return lines
-
-
-def _values(conditions: list[dict[str, Any]], name: str) -> str:
-    return " and ".join(sorted({str(c[name]) for c in conditions}))
+    seeds = sorted({str(run["seed"]) for run in record["runs"]})
+    parts = [
+        f"# {record['recipe']}",
+        f"{about[0].upper()}{about[1:]}.",
+        "\n".join(as_markdown(comparison(record["recipe"], results))),
+        "Mean ± standard deviation over seeds, of the model that was best on the validation "
+        "images; differences are paired by seed, with their 95 % interval (Student's t). "
+        "Written by",
+        f"    {record['command']}",
+        condition_list(merged([run["conditions"] for run in record["runs"]]))
+        + f"\n- seeds: {', '.join(seeds)}",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def main(root: Path) -> int:

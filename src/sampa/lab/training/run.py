@@ -153,32 +153,6 @@ class Run:
         return read_fields(Run, values, "run")
 
 
-@dataclass(frozen=True)
-class Result:
-    """What came out of a run.
-
-    Attributes:
-        test: Test scores of the model that the run reports.
-        test_last: Those of the last model.
-        train_accuracy: Percent of the training labels, wrong ones included, that the last model
-            gives; None where it is not measured.
-        best_epoch: The epoch with the best validation score, counted from 0; -1 for none ...
-        best_validation: ... and that score.
-        seconds: Time spent, over all sessions.
-        updates: Updates made.
-        limited: Whether it stopped before its end, as it was told to.
-    """
-
-    test: dict[str, float]
-    test_last: dict[str, float]
-    train_accuracy: float | None
-    best_epoch: int
-    best_validation: float
-    seconds: float
-    updates: int
-    limited: bool
-
-
 def read_run(file: Path) -> Run:
     """The run that a file describes, such as the run.json that a run leaves behind.
 
