@@ -71,7 +71,7 @@ def train_compiled(
     # What torch's own compiler warns about is not what is tested here.
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in every rank
-    way = {"shared_memory": True} if shared_memory else {"shared_memory": False, "bucket_mb": 1}
+    way = {"shared_memory": True} if shared_memory else {"shared_memory": False, "bucket_mb": 0.1}
     run = Run(net=lambda: compiled(net(), backend), distribute=way)
     session = Session(run)
     session.advance(8)

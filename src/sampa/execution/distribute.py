@@ -16,7 +16,7 @@ def distribute(
     branches: int = 2,
     *,
     find_unused_parameters: bool = False,
-    bucket_mb: float = 25,
+    bucket_mb: float | None = None,
     timeout: float = 300,
     check_every: int = 100,
     shared_memory: bool = True,
@@ -30,8 +30,8 @@ def distribute(
         branches: How many probes of a round run at once; 2 for SAMPa. 1 is plain data parallel,
             which is what methods with one probe per round (SAM) want.
         find_unused_parameters: Needed if some parameters take no part in some passes.
-        bucket_mb: Size of the pieces in which gradients are exchanged while backward runs; at least
-            1 with torch.compile.
+        bucket_mb: Size of the pieces in which gradients are exchanged over a network while backward
+            runs; None chooses it from the model's size.
         timeout: Seconds after which a rank gives up on the others. A process group that was opened
             before keeps its own.
         check_every: Compare weights and batches between ranks at the first exchange, and once in
@@ -48,7 +48,7 @@ def distribute(
         True
     """
     require("branches", branches, branches >= 1, ">= 1")
-    require("bucket_mb", bucket_mb, bucket_mb > 0, "> 0")
+    require("bucket_mb", bucket_mb, bucket_mb is None or bucket_mb > 0, "> 0 or None")
     require("timeout", timeout, timeout > 0, "> 0")
     require("check_every", check_every, check_every >= 1, ">= 1")
     if launched_world_size() == 1 and not is_distributed():

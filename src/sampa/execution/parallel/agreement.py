@@ -2,13 +2,16 @@
 
 Weights are compared at the first exchange and then at regular intervals: what goes wrong with
 them goes wrong from the first step (a checkpoint loaded on one rank only) or for good (a bit that
-flipped, a kernel that rounds at random). A fingerprint of each batch travels with its loss.
+flipped, a kernel that rounds at random). A fingerprint of each batch travels with its loss. All
+comparisons are made after the backward pass has been queued, and before the update.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,9 +19,11 @@ from torch import Tensor
 
 from sampa.batches import tensors_in
 from sampa.execution.parallel.groups import Groups
+from sampa.vectors.random import scramble_
 from sampa.vectors.vector import Weights
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+SMALL_BATCH = 1 << 18  # bytes that are hashed in less time than it takes to wake a thread
 
 
 class Agreement:
@@ -31,12 +36,12 @@ class Agreement:
         self._rounds = 0  # since the last check
         self._has_checked = False
 
-    def check(self, weights: Weights, batch: Any, *, exchanges: bool) -> None:
+    def check(self, weights: Weights, mark: BatchMark, *, exchanges: bool) -> None:
         """Compare, if it is time to; all ranks call it at the same point of a step.
 
         Args:
             weights: At x_t, on every rank.
-            batch: The incoming one.
+            mark: Of the incoming batch.
             exchanges: Whether this round exchanges gradients; the first that does is checked.
 
         Raises:
@@ -47,13 +52,13 @@ class Agreement:
             return
         self._rounds, self._has_checked = 0, True
         trained = [p for p in weights if p in self._names]
-        marks = [_fingerprint(p) for p in trained]
-        mark = marks[0].new_tensor(_batch_fingerprint(batch if self._groups.branches > 1 else None))
-        found = self._groups.gather_checks(torch.stack([mark, *marks])).cpu()
-        self.require_same_batches(found[..., 0].tolist())
+        marks = torch.stack([_fingerprint(p) for p in trained])
+        found = self._groups.gather_checks(torch.cat([mark.value(marks).long(), marks])).cpu()
+        if self._groups.branches > 1:
+            self.require_same_batches(found[..., 0])
         self._require_same_weights(found[..., 1:], trained)
 
-    def require_same_batches(self, found: list[list[float]]) -> None:
+    def require_same_batches(self, found: Tensor) -> None:
         """Branches must agree at each data rank; data ranks have shards of their own.
 
         Args:
@@ -62,11 +67,9 @@ class Agreement:
         Raises:
             RuntimeError: On every rank, saying how to get equal batches.
         """
-        if all(marks == found[0] for marks in found):
+        ranks = (found != found[:1]).flatten().cpu().nonzero().flatten().tolist()
+        if not ranks:
             return
-        first = found[0]
-        same = [a == b for marks in found for a, b in zip(marks, first, strict=True)]
-        ranks = [rank for rank, is_same in enumerate(same) if not is_same]
         raise RuntimeError(
             f"step {self._groups.step}: the branches got different batches: those of rank(s) "
             f"{ranks} are not what branch 0 has; branches must see the same batches in the same "
@@ -85,9 +88,38 @@ class Agreement:
                 )
 
 
-def batch_mark(batch: Any) -> float:
-    """A fingerprint of a batch that a float64 holds exactly."""
-    return float(_batch_fingerprint(batch) & ((1 << 52) - 1))
+class BatchMark:
+    """A number that depends on every byte of a batch and on its place.
+
+    Tensors on the CPU are hashed in a thread while the device works, so that nothing waits for
+    them; `loss_fn` must not change the batch. Those on a device are hashed there.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        tensors = [t for t in tensors_in(batch) if t.layout is torch.strided]
+        on_cpu = [t for t in tensors if t.device.type == "cpu"]
+        self._checksum: Future[int] = Future()
+        if sum(t.nbytes for t in on_cpu) > SMALL_BATCH:
+            self._checksum = _worker().submit(_checksum, on_cpu)
+        else:
+            self._checksum.set_result(_checksum(on_cpu))
+        on_device = [t for t in tensors if t.device.type != "cpu"]
+        self._sums = [_sum_of_hashes(t) * (2 * i + 1) for i, t in enumerate(on_device)]
+
+    def value(self, like: Tensor) -> Tensor:
+        """The mark as one float64, which holds it exactly, on the device of `like`.
+
+        Waits for the thread, not for the device.
+        """
+        mark = like.new_full((1,), self._checksum.result(), dtype=torch.float64)
+        for s in self._sums:  # below 2⁵³ in all
+            mark += s.bitwise_and((1 << 48) - 1).to(mark)
+        return mark
+
+
+@cache
+def _worker() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "sampa-marks")
 
 
 def _fingerprint(t: Tensor) -> Tensor:
@@ -102,16 +134,18 @@ def _fingerprint(t: Tensor) -> Tensor:
     return (sums * torch.arange(1, 2 * len(sums), 2, device=t.device)).sum()
 
 
-def _batch_fingerprint(batch: Any) -> int:
-    tensors = [t for t in tensors_in(batch) if t.layout is torch.strided]
-    if all(t.device.type == "cpu" for t in tensors):
-        return _checksum(tensors)
-    marks = [_fingerprint(t).cpu() * (2 * i + 1) for i, t in enumerate(tensors)]
-    return int(torch.stack(marks).sum())
+def _sum_of_hashes(t: Tensor) -> Tensor:
+    """Σ hash(element, place) of a tensor on a device, without asking it."""
+    flat = (torch.view_as_real(t) if t.is_complex() else t).detach().reshape(-1)
+    elements = flat.view(_INTEGERS[flat.element_size()])
+    words = elements.view(torch.int32) if flat.element_size() == 8 else elements.to(torch.int32)
+    hashes = torch.arange(len(words), dtype=torch.int32, device=t.device).mul_(0x3C6EF373)
+    scramble_(hashes.bitwise_xor_(words), len(words))
+    return hashes.sum(dtype=torch.int64)
 
 
 def _checksum(tensors: list[Tensor]) -> int:
-    """Of all bytes in their order, without a kernel: small batches are marked in every step."""
+    """Of all bytes in their order. zlib lets other threads run meanwhile."""
     value = 0
     for t in tensors:
         flat = t.detach().reshape(-1).contiguous()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
+from sampa.execution.parallel.agreement import BatchMark
 from sampa.vectors.vector import Vector
 
 Names = Mapping[Tensor, str]
@@ -27,28 +28,31 @@ class Sharing(enum.Flag):
 class Exchange(Protocol):
     """Gives every rank the gradient of every branch, bit for bit."""
 
-    def begin(self, sharing: Sharing, mark: float = 0.0) -> None:
-        """Get ready for one backward pass.
-
-        Args:
-            sharing: Which gradients travel.
-            mark: A number that travels with the loss where branches gather: the batch's.
-        """
+    def begin(self, sharing: Sharing) -> None:
+        """Get ready for one backward pass."""
         ...
 
     def announce(self, loss: Tensor) -> None:
-        """Tell the other ranks the loss, before the backward pass that it overlaps with."""
+        """Take the loss for the other ranks, before the backward pass."""
         ...
 
-    def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
-        """The gradients of the first `branches` branches, taken away from the parameters."""
+    def collect(
+        self, evaluator: Evaluator, branches: int, mark: BatchMark | None = None
+    ) -> list[Vector]:
+        """The gradients of the first `branches` branches, taken away from the parameters.
+
+        Args:
+            evaluator: Of this step.
+            branches: How many gradients to collect.
+            mark: Of the batch, which travels with the loss where branches gather.
+        """
         ...
 
     def losses(self, branches: int) -> list[Tensor]:
         """The losses that the first `branches` branches announced."""
         ...
 
-    def marks(self) -> list[list[float]]:
+    def marks(self) -> Tensor:
         """The mark of every rank, after `losses`: for each branch, those of its data ranks."""
         ...
 

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator, Pass
 from sampa.execution.executor import shard_sampler
-from sampa.execution.parallel.agreement import Agreement, batch_mark
+from sampa.execution.parallel.agreement import Agreement, BatchMark
 from sampa.execution.parallel.exchange import Exchange, Sharing
 from sampa.execution.parallel.groups import (
     Groups,
@@ -78,7 +78,7 @@ class Parallel:
         branches: int,
         *,
         find_unused_parameters: bool,
-        bucket_mb: float,
+        bucket_mb: float | None,
         timeout: float,
         check_every: int,
         shared_memory: bool,
@@ -90,6 +90,7 @@ class Parallel:
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
         self._is_suspected_idle = False
         self._buckets_are_final = find_unused_parameters or self._groups.data_ranks < 3
+        self._mark = BatchMark(None)
         self._agreement = Agreement(self._groups, self._names, check_every)
         self._statistics = SharedStatistics(model, self._groups)
         confine_to_branch(model, self._groups)
@@ -102,7 +103,12 @@ class Parallel:
         )
 
     def _open_exchange(
-        self, model: nn.Module, memory: SharedMemory | None, *, bucket_mb: float, use_varies: bool
+        self,
+        model: nn.Module,
+        memory: SharedMemory | None,
+        *,
+        bucket_mb: float | None,
+        use_varies: bool,
     ) -> tuple[Exchange, PlainModel | ReducedModel]:
         """The way that gradients travel, and the model in the wrapper that it needs."""
         if memory is not None:
@@ -145,6 +151,8 @@ class Parallel:
             self._is_suspected_idle = False
             self._warn_if_narrow(len(probes))
         self._groups.step = evaluator.step
+        if first == 0 and self._groups.branches > 1:  # once a step
+            self._mark = BatchMark(evaluator.batches[INCOMING])
         answers: list[Answer] = []
         for start in range(0, len(probes), self._groups.branches):
             wave = probes[start : start + self._groups.branches]
@@ -211,13 +219,10 @@ class Parallel:
         self, wave: Round, probe: Probe, number: int, sharing: Sharing, evaluator: Evaluator
     ) -> None:
         """Agree with the other ranks on where this pass starts, and get ready to exchange."""
-        batch = evaluator.batches[INCOMING]
         self._statistics.prepare(wave)
-        self._agreement.check(evaluator.weights, batch, exchanges=bool(sharing))
         if sharing and not self._buckets_are_final:
             self._settle_buckets(probe, number, evaluator)
-        mark = batch_mark(batch) if Sharing.GATHER in sharing else 0.0
-        self.exchange.begin(sharing, mark)
+        self.exchange.begin(sharing)
 
     def _collect(
         self, wave: Round, loss: Tensor, sharing: Sharing, evaluator: Evaluator
@@ -225,10 +230,13 @@ class Parallel:
         """Every branch's gradient and loss, on every rank."""
         with EXCHANGE:
             gradients = (
-                self.exchange.collect(evaluator, len(wave)) if sharing else [evaluator.taken()]
+                self.exchange.collect(evaluator, len(wave), self._mark)
+                if sharing
+                else [evaluator.taken()]
             )
         alone = not sharing and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
+        self._agreement.check(evaluator.weights, self._mark, exchanges=bool(sharing))
         if Sharing.GATHER in sharing:
             self._agreement.require_same_batches(self.exchange.marks())
         return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]
@@ -282,6 +290,14 @@ def _device_of(model: nn.Module) -> torch.device:
         raise ValueError(
             f"a distributed model must be on one device per rank, got {sorted(map(str, devices))}; "
             "move it with model.to(device) before distribute"
+        )
+    left = [name for name, b in model.named_buffers() if b.device not in devices]
+    if left:
+        raise ValueError(
+            f"a distributed model must be on one device per rank, got parameters on "
+            f"{min(map(str, devices))} and {len(left)} buffer(s) elsewhere (the first is "
+            f"{left[0]!r}); move them with model.to(device) before distribute, and register them "
+            "with register_buffer"
         )
     if any(p.is_complex() for p in model.parameters()):
         raise ValueError(

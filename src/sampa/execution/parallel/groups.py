@@ -54,11 +54,10 @@ class Groups:
         self.branch: int = self.mesh.get_local_rank("branch")
         self.data_rank: int = self.mesh.get_local_rank("data")
 
-    def gather_branches(self, buffer: Tensor) -> tuple[Tensor, dist.Work]:
-        """Start gathering `buffer` of every branch, one row each."""
+    def gather_branches(self, rows: Tensor, buffer: Tensor) -> dist.Work:
+        """Start gathering `buffer` of every branch into `rows`, one for each."""
         self.traffic.gradient_bytes += buffer.nbytes * (self.branches - 1)
-        rows, work = self._gather(buffer, self.branches, self.branch_group)
-        return rows.view(self.branches, -1), work
+        return self._gather(rows.view(-1), buffer, self.branch_group)
 
     def average_over_data(self, buffer: Tensor) -> dist.Work:
         """Start averaging `buffer` over the data ranks of this branch, in place."""
@@ -73,15 +72,15 @@ class Groups:
     def gather_headers(self, header: Tensor) -> tuple[Tensor, dist.Work]:
         """Start gathering one small tensor from every rank: shape (branches, data ranks, ...)."""
         self.traffic.header_bytes += header.nbytes * (self.world - 1)
-        rows, work = self._gather(header, self.world)
-        return rows.view(self.branches, self.data_ranks, -1), work
+        rows = header.new_empty(self.branches, self.data_ranks, header.numel())
+        return rows, self._gather(rows.view(-1), header)
 
     def gather_checks(self, check: Tensor) -> Tensor:
         """Gather one small tensor from every rank and wait: shape (branches, data ranks, ...)."""
         self.traffic.check_bytes += check.nbytes * (self.world - 1)
-        rows, work = self._gather(check, self.world)
-        self.wait(work)
-        return rows.view(self.branches, self.data_ranks, -1)
+        rows = check.new_empty(self.branches, self.data_ranks, check.numel())
+        self.wait(self._gather(rows.view(-1), check))
+        return rows
 
     def broadcast(self, tensors: list[Tensor], branch: int) -> None:
         """Copy the tensors of a branch's first data rank to all ranks."""
@@ -90,7 +89,7 @@ class Groups:
             for tensor in tensors:
                 dist.broadcast(tensor, src=source)
 
-    def wait(self, work: dist.Work) -> None:
+    def wait(self, work: dist.Work | torch.futures.Future[Any]) -> None:
         """Wait until an exchange is complete."""
         with self.talking():
             work.wait()
@@ -113,16 +112,15 @@ class Groups:
         )
 
     def _gather(
-        self, part: Tensor, members: int, group: dist.ProcessGroup | None = None
-    ) -> tuple[Tensor, dist.Work]:
-        rows = part.new_empty(members * part.numel())
+        self, rows: Tensor, part: Tensor, group: dist.ProcessGroup | None = None
+    ) -> dist.Work:
         # torch 2.13 renamed the function; torch 2.10 to 2.12 only know the older name.
         renamed = hasattr(dist, "all_gather_single")
         gather = dist.all_gather_single if renamed else dist.all_gather_into_tensor
         with self.talking():
             work = gather(rows, part, group=group, async_op=True)
         assert work is not None
-        return rows, work
+        return work
 
 
 def is_distributed() -> bool:
@@ -136,8 +134,8 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
     Raises:
         ValueError: If the ranks cannot be divided into branches.
     """
-    if device.type == "cuda":
-        torch.cuda.set_device(device)  # exchanges of Python objects use the current device
+    if device.type != "cpu":
+        torch.accelerator.set_device_index(device)  # Python objects travel by the current device
     if not dist.is_initialized():
         _join(device, timeout)
     require_same("call of sampa.distribute", everyone({"branches": branches}))
@@ -164,10 +162,9 @@ def _join(device: torch.device, timeout: datetime.timedelta) -> None:
     if store is not None:
         rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         options |= {"store": store, "rank": rank, "world_size": world}
-    if device.type == "cuda":
-        dist.init_process_group("nccl", device_id=device, **options)
-    else:
-        dist.init_process_group("gloo", **options)
+    if device.type != "cpu":
+        options["device_id"] = device
+    dist.init_process_group(dist.get_default_backend_for_device(device), **options)
     atexit.register(_leave)
 
 

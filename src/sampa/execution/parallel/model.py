@@ -18,6 +18,10 @@ from sampa.execution.parallel.groups import Groups
 from sampa.method import Round
 from sampa.torch_private import outside_of_graphs
 
+MB = 1 << 20
+SMALLEST_BUCKET_MB, LARGEST_BUCKET_MB = 0.25, 25
+COMPILERS_LEAST_BUCKET = MB
+
 
 class SharedStatistics:
     """Knows which branch is ahead in BatchNorm statistics, and copies them to the others.
@@ -127,16 +131,34 @@ class ReducedModel(BranchModel, DistributedDataParallel):
     """Hands gradients to an exchange while backward runs, through DDP's reducer."""
 
     def __init__(
-        self, model: nn.Module, statistics: SharedStatistics, *, bucket_mb: float, find_unused: bool
+        self,
+        model: nn.Module,
+        statistics: SharedStatistics,
+        *,
+        bucket_mb: float | None,
+        find_unused: bool,
     ) -> None:
         super().__init__(
             model,
             find_unused_parameters=find_unused,
             gradient_as_bucket_view=True,
-            bucket_cap_mb=bucket_mb,
+            bucket_cap_mb=bucket_mb or chosen_bucket_mb(model),
             **_no_buffer_sync(),
         )
         self._statistics = statistics
+        # The reducer has its bound already. torch.compile cuts the graph by this one, and refuses
+        # less than its first bucket's 1 MB.
+        self.bucket_bytes_cap = max(self.bucket_bytes_cap, COMPILERS_LEAST_BUCKET)
+
+
+def chosen_bucket_mb(model: nn.Module) -> float:
+    """The size of buckets for a model: what is sent after backward has ended is one bucket.
+
+    A sixteenth of the gradient, but not so small that the overhead of a message counts, nor larger
+    than DDP's own buckets.
+    """
+    size = sum(p.nbytes for p in model.parameters() if p.requires_grad) / MB
+    return min(max(size / 16, SMALLEST_BUCKET_MB), LARGEST_BUCKET_MB)
 
 
 class PlainModel(BranchModel):

@@ -7,8 +7,10 @@ holds every branch's gradient bit for bit, and λ = 0 is nothing special.
 
 # No deferred annotations here: DDP compares those of its hook with the real types.
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
+from sampa.execution.parallel.agreement import BatchMark
 from sampa.execution.parallel.exchange import (
     Names,
     Sharing,
@@ -37,13 +40,13 @@ class Bucket:
     parameters: list[Tensor]
     strides: list[tuple[int, ...]]
     buffer: Tensor
-    averaging: dist.Work | None
+    rows: Tensor  # one row per branch
+    is_averaged: bool = False
+    averaging: torch.futures.Future[None] | None = None
     gathering: dist.Work | None = None
-    rows: Tensor | None = None  # one row per branch
 
     def gradients(self, branch: int) -> Gradients:
         """The gradient of each parameter as computed by `branch`, as views of the bucket."""
-        assert self.rows is not None
         flat = self.rows[branch]
         views, offset = [], flat.storage_offset()
         for p, stride in zip(self.parameters, self.strides, strict=True):
@@ -94,11 +97,11 @@ class GatheredLosses:
         self._gathering: tuple[Tensor, dist.Work] | None = None
         self.marks = torch.zeros(groups.branches, groups.data_ranks)
 
-    def announce(self, loss: Tensor, mark: float | None) -> None:
+    def announce(self, loss: Tensor, mark: BatchMark | None = None) -> None:
         self._dtype = loss.dtype
         header = loss.detach().double().reshape(1)
         if mark is not None:
-            header = torch.cat([header, header.new_tensor([mark])])
+            header = torch.cat([header, mark.value(header)])
         self._gathering = self._groups.gather_headers(header)
 
     def wait(self, branches: int) -> list[Tensor]:
@@ -118,34 +121,37 @@ class NetworkExchange:
         self._groups = groups
         self._use_varies = use_varies
         self._buckets: list[Bucket] = []
+        self._gathers = 0  # buckets whose gather was started
+        self._lock = threading.Lock()
         self._sharing = Sharing.NOTHING
-        self._mark = 0.0
+        self._loss = torch.zeros(())
         self._losses = GatheredLosses(groups)
         self._strides: dict[Tensor, tuple[int, ...]] = {}
 
-    def begin(self, sharing: Sharing, mark: float = 0.0) -> None:
-        self._buckets = []
-        self._mark = mark
+    def begin(self, sharing: Sharing) -> None:
+        with self._lock:
+            self._buckets, self._gathers = [], 0
         self._sharing = sharing
         self._used.forget()
 
     def announce(self, loss: Tensor) -> None:
-        self._losses.announce(loss, self._mark if Sharing.GATHER in self._sharing else None)
+        self._loss = loss
+        if Sharing.GATHER not in self._sharing:  # else with the batch's mark, which takes longer
+            self._losses.announce(loss)
 
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """DDP's communication hook. It never blocks on this bucket's own exchange."""
-        buffer = bucket.buffer()
-        averages = Sharing.AVERAGE in self._sharing
-        averaging = self._groups.average_over_data(buffer) if averages else None
-        # A gather waits for its average. It is started here, in bucket order, not in a callback:
-        # two buckets' callbacks may run in another order on another rank.
-        if self._buckets:
-            self._start_gather(self._buckets[-1])
-        parameters = bucket.parameters()
-        strides = [self._stride(p) for p in parameters]
-        self._buckets.append(Bucket(parameters, strides, buffer, averaging))
-        if averaging is None:
-            self._start_gather(self._buckets[-1])
+        """DDP's communication hook. It waits for nothing: backward goes on."""
+        buffer, parameters = bucket.buffer(), bucket.parameters()
+        gathers = Sharing.GATHER in self._sharing
+        # Here and not in a callback, which has a stream of its own on a GPU.
+        rows = buffer.new_empty(self._groups.branches, len(buffer)) if gathers else buffer[None]
+        own = Bucket(parameters, [self._stride(p) for p in parameters], buffer, rows)
+        self._buckets.append(own)
+        if Sharing.AVERAGE in self._sharing:
+            averaging = self._groups.average_over_data(buffer).get_future()
+            own.averaging = averaging.then(lambda done: self._note_averaged(own, done))
+        else:
+            self._note_averaged(own)
         # The reducer need not wait: `collect` does.
         done: torch.futures.Future[Tensor] = torch.futures.Future(
             devices=[buffer.device] if buffer.is_cuda else None
@@ -153,15 +159,20 @@ class NetworkExchange:
         done.set_result(buffer)
         return done
 
-    def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
+    def collect(
+        self, evaluator: Evaluator, branches: int, mark: BatchMark | None = None
+    ) -> list[Vector]:
         unused = [] if self._use_varies else self._used.unused()
         if unused:
             refuse_unused(self._names, unused)
         if not self._buckets:
             refuse_uncalled()
+        if Sharing.GATHER in self._sharing:
+            self._losses.announce(self._loss, mark)
         uses = self._groups.gather_headers(self._used.bitmap()) if self._use_varies else None
         for bucket in self._buckets:
-            self._start_gather(bucket)
+            if bucket.averaging is not None:
+                self._groups.wait(bucket.averaging)
         for bucket in self._buckets:
             if bucket.gathering is not None:
                 self._groups.wait(bucket.gathering)
@@ -181,8 +192,8 @@ class NetworkExchange:
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses.wait(branches)
 
-    def marks(self) -> list[list[float]]:
-        return self._losses.marks.tolist()
+    def marks(self) -> Tensor:
+        return self._losses.marks
 
     def _without_unused(
         self, gradients: list[Gradients], uses: Tensor, work: dist.Work
@@ -195,15 +206,22 @@ class NetworkExchange:
             for whole, present in zip(gradients, used, strict=True)
         ]
 
-    def _start_gather(self, bucket: Bucket) -> None:
-        if bucket.rows is not None:
-            return
-        if bucket.averaging is not None:
-            self._groups.wait(bucket.averaging)
-        if Sharing.GATHER in self._sharing:
-            bucket.rows, bucket.gathering = self._groups.gather_branches(bucket.buffer)
-        else:
-            bucket.rows = bucket.buffer.unsqueeze(0)
+    def _note_averaged(self, bucket: Bucket, done: torch.futures.Future[Any] | None = None) -> None:
+        """Start the gathers whose turn it is.
+
+        A gather follows its average. Averages may end in another order on another rank, and gathers
+        must start in the same one everywhere: that of the buckets.
+        """
+        if done is not None:
+            done.value()  # raises if the average failed
+        with self._lock:
+            bucket.is_averaged = True
+            if Sharing.GATHER not in self._sharing:
+                return
+            while self._gathers < len(self._buckets) and self._buckets[self._gathers].is_averaged:
+                ready = self._buckets[self._gathers]
+                ready.gathering = self._groups.gather_branches(ready.rows, ready.buffer)
+                self._gathers += 1
 
     def _stride(self, p: Tensor) -> tuple[int, ...]:
         if p not in self._strides:

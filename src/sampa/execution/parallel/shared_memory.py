@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
+from sampa.execution.parallel.agreement import BatchMark
 from sampa.execution.parallel.exchange import (
     Names,
     Sharing,
@@ -187,13 +188,11 @@ class SharedMemoryExchange:
         self._rows = Rows(memory.rows)
         self._loss = torch.zeros(())
         self._losses: list[Tensor] = []
-        self._mark = 0.0
-        self._marks: list[float] = []
+        self._marks = torch.zeros(0)
         self._was_called = False
 
-    def begin(self, sharing: Sharing, mark: float = 0.0) -> None:
+    def begin(self, sharing: Sharing) -> None:
         self._was_called = False
-        self._mark = mark
 
     def note_call(self) -> None:
         """The model was called: this rank takes part."""
@@ -205,10 +204,12 @@ class SharedMemoryExchange:
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses[:branches]
 
-    def marks(self) -> list[list[float]]:
-        return [[mark] for mark in self._marks]
+    def marks(self) -> Tensor:
+        return self._marks
 
-    def collect(self, evaluator: Evaluator, branches: int) -> list[Vector]:
+    def collect(
+        self, evaluator: Evaluator, branches: int, mark: BatchMark | None = None
+    ) -> list[Vector]:
         if not self._was_called:
             refuse_uncalled()
         own, weights = evaluator.taken(), evaluator.weights
@@ -216,11 +217,11 @@ class SharedMemoryExchange:
             unused = [p for p, g in zip(weights, own, strict=True) if p.requires_grad and g is None]
             if unused:
                 refuse_unused(self._names, unused)
-        written = self._write(own, weights)
+        written = self._write(own, weights, mark)
         patterns = self._patterns(own.pattern)[:branches]
         self._memory.wait(Place.WRITTEN, written)
         self._losses = [self._loss.new_tensor(x) for x in self._memory.read(Place.LOSS)]
-        self._marks = self._memory.read(Place.BATCH)
+        self._marks = torch.tensor(self._memory.read(Place.BATCH), dtype=torch.float64)[:, None]
         vectors = [
             own if branch == self._groups.branch else self._rows.read(branch, weights, pattern)
             for branch, pattern in enumerate(patterns)
@@ -228,7 +229,7 @@ class SharedMemoryExchange:
         self._memory.advance(Place.READ)
         return vectors
 
-    def _write(self, v: Vector, weights: Weights) -> int:
+    def _write(self, v: Vector, weights: Weights, mark: BatchMark | None) -> int:
         """Show the gradient and the loss to the others; how many have been shown with it."""
         if len({t.dtype for t in v.present}) > 1:
             raise RuntimeError(
@@ -238,7 +239,8 @@ class SharedMemoryExchange:
         count = self._memory.count(Place.WRITTEN)
         self._memory.wait(Place.READ, count)  # the gradient that is in the row now
         self._memory.post(Place.LOSS, self._loss.item())
-        self._memory.post(Place.BATCH, self._mark)
+        if mark is not None:
+            self._memory.post(Place.BATCH, mark.value(self._loss).item())
         others = self._groups.branches - 1
         self._groups.traffic.header_bytes += 16 * others
         self._groups.traffic.gradient_bytes += sum(t.nbytes for t in v.present) * others

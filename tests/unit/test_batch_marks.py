@@ -1,0 +1,106 @@
+"""The mark of a batch depends on every byte and its place, and nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from sampa.execution.parallel import agreement
+from sampa.execution.parallel.agreement import SMALL_BATCH, BatchMark
+from sampa.execution.parallel.executor import _device_of
+from sampa.execution.parallel.model import chosen_bucket_mb
+
+DTYPES = [torch.uint8, torch.bool, torch.float16, torch.float32, torch.int64, torch.complex64]
+
+
+def mark_on_cpu(batch: Any) -> float:
+    return BatchMark(batch).value(torch.zeros(())).item()
+
+
+def mark_on_device(batch: Tensor) -> float:
+    """What a device computes, computed here."""
+    return agreement._sum_of_hashes(batch).item()
+
+
+MARKS = [mark_on_cpu, mark_on_device]
+
+
+def samples(dtype: torch.dtype, n: int = 24) -> Tensor:
+    values = torch.randint(0, 2, (n, 3), generator=torch.Generator().manual_seed(0))
+    return values.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mark", MARKS)
+def test_every_element_and_every_place_counts(
+    mark: Callable[[Tensor], float], dtype: torch.dtype
+) -> None:
+    batch = samples(dtype)
+    changed = batch.clone()
+    changed.view(-1)[-1] = int(changed.view(-1)[-1] == 0)
+    swapped = batch.clone()
+    is_one = (batch.abs() if batch.is_complex() else batch).flatten().bool()
+    i, j = int(is_one.nonzero()[0]), int((~is_one).nonzero()[0])
+    swapped.view(-1)[[i, j]] = swapped.view(-1)[[j, i]]
+    marks = {mark(b) for b in (batch, changed, swapped, batch.flip(0), batch[:-1])}
+    assert len(marks) == 5
+    assert mark(batch.clone()) == mark(batch)
+
+
+def test_a_number_and_its_negative_that_changed_places_are_seen_on_a_device() -> None:
+    """They differ in the uppermost bit, which sums with even weights lose."""
+    batch = torch.tensor([1.5, -1.5, 2.0, -2.0])
+    assert mark_on_device(batch) != mark_on_device(batch[[1, 0, 2, 3]])
+    assert mark_on_device(batch) != mark_on_device(batch[[1, 0, 3, 2]])
+
+
+def test_a_large_batch_is_hashed_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for it before the mark is asked for."""
+    release, threads = threading.Event(), []
+
+    def slow(tensors: list[Tensor]) -> int:
+        threads.append(threading.current_thread())
+        release.wait(30)
+        return 7
+
+    monkeypatch.setattr(agreement, "_checksum", slow)
+    mark = BatchMark((torch.zeros(SMALL_BATCH), torch.zeros(3)))
+    release.set()
+    assert mark.value(torch.zeros(())).item() == 7
+    assert threads != [threading.current_thread()]
+
+
+def test_large_and_small_batches_are_hashed_whole() -> None:
+    for size in (10, SMALL_BATCH):
+        batch = torch.arange(size, dtype=torch.float32)
+        assert mark_on_cpu((batch,)) == zlib.crc32(batch.numpy().tobytes())
+
+
+def test_a_batch_on_a_device_is_marked_there_and_nothing_is_asked() -> None:
+    """`.item()` and `.cpu()` of a fake tensor's value raise."""
+    with FakeTensorMode():
+        batch = torch.empty(8, 3, 4, device="cuda"), torch.empty(8, dtype=torch.int64)
+        mark = BatchMark(batch[:1]).value(torch.empty((), device="cuda"))
+        assert (mark.device.type, mark.dtype, mark.shape) == ("cuda", torch.float64, (1,))
+
+
+def test_buffers_that_were_left_on_another_device_are_refused() -> None:
+    model = nn.BatchNorm1d(3, device="meta")
+    model.register_buffer("table", torch.zeros(2))
+    with pytest.raises(ValueError, match=r"parameters on meta and 1 buffer.*'table'"):
+        _device_of(model)
+
+
+@pytest.mark.parametrize(("megabytes", "expected"), [(1, 0.25), (16, 1), (160, 10), (4000, 25)])
+def test_buckets_are_a_sixteenth_of_the_gradient_within_bounds(
+    megabytes: int, expected: float
+) -> None:
+    model = nn.Linear(1 << 18, megabytes, bias=False, device="meta")
+    assert chosen_bucket_mb(model) == expected

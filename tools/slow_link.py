@@ -1,0 +1,132 @@
+"""How long a step of SAMPa waits for its exchange over a slow link, for several sizes of buckets.
+
+Two network namespaces on one machine, joined by a pair of virtual interfaces whose rate is bounded
+(tc's token bucket). Needs root, iproute2 and Linux:
+
+    python tools/slow_link.py --rate 100mbit --bucket-mb 25 1 0.5 auto
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import sampa
+from sampa.execution.parallel.network import NetworkExchange
+from sampa.lab.models import build
+
+NAMESPACES, ADDRESSES = ("sampa-0", "sampa-1"), ("10.231.7.1", "10.231.7.2")
+PORT = "29517"
+
+
+def open_link(rate: str) -> None:
+    """Two namespaces, and between them a link of that rate in both directions."""
+    for name in NAMESPACES:
+        run("ip", "netns", "add", name)
+    ends = [f"sampa-v{i}" for i in range(2)]
+    run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+    for name, end, address in zip(NAMESPACES, ends, ADDRESSES, strict=True):
+        run("ip", "link", "set", end, "netns", name)
+        inside = ("ip", "netns", "exec", name)
+        run(*inside, "ip", "addr", "add", f"{address}/24", "dev", end)
+        run(*inside, "ip", "link", "set", end, "up")
+        run(*inside, "ip", "link", "set", "lo", "up")
+        shape = ("tbf", "rate", rate, "burst", "32kbit", "latency", "400ms")
+        run(*inside, "tc", "qdisc", "add", "dev", end, "root", *shape)
+
+
+def close_link() -> None:
+    for name in NAMESPACES:
+        subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def start(rank: int, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """This program as one rank, in its namespace."""
+    meeting = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT, "WORLD_SIZE": "2"}
+    own = {"RANK": str(rank), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": f"sampa-v{rank}"}
+    command = ["ip", "netns", "exec", NAMESPACES[rank], sys.executable, __file__, *arguments]
+    return subprocess.Popen(command, env=os.environ | meeting | own | {"OMP_NUM_THREADS": "1"})
+
+
+def measure(model_name: str, batch_size: int, bucket_mb: float | None, steps: int) -> None:
+    """Make steps on this rank; rank 0 prints the median times."""
+    torch.manual_seed(0)
+    model = build(model_name)
+    executor = sampa.distribute(model, bucket_mb=bucket_mb, shared_memory=False)
+    assert isinstance(executor, sampa.Parallel)
+    assert isinstance(executor.exchange, NetworkExchange)
+    base = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = sampa.SAMPa(base, executor=executor)
+    batch = torch.randn(batch_size, 3, 32, 32), torch.randint(10, (batch_size,))
+    times: dict[str, list[float]] = {"backward": [], "wait": [], "step": []}
+    began, collect = 0.0, executor.exchange.collect
+
+    def loss_fn(batch: tuple[Tensor, Tensor]) -> Tensor:
+        nonlocal began
+        loss = F.cross_entropy(executor.model(batch[0]), batch[1])
+        began = time.perf_counter()
+        return loss
+
+    def timed_collect(*args: Any) -> Any:
+        start = time.perf_counter()
+        times["backward"].append(start - began)
+        gradients = collect(*args)
+        times["wait"].append(time.perf_counter() - start)
+        return gradients
+
+    setattr(executor.exchange, "collect", timed_collect)  # noqa: B010 - the type is a method's
+    for _ in range(steps + 2):
+        start = time.perf_counter()
+        optimizer.step(loss_fn, batch)
+        times["step"].append(time.perf_counter() - start)
+    if executor.branch == 0:
+        size = "chosen" if bucket_mb is None else f"{bucket_mb:g} MB"
+        found = {name: 1e3 * statistics.median(values[2:]) for name, values in times.items()}
+        sent = sum(p.nbytes for p in model.parameters()) / 1e6
+        print(
+            f"{size:>8}  {sent:.1f} MB  " + "  ".join(f"{k} {v:.0f} ms" for k, v in found.items())
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", default="resnet56")
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--rate", default="100mbit", help="as tc writes it")
+    parser.add_argument("--bucket-mb", nargs="+", default=["25", "1", "0.5", "auto"])
+    parser.add_argument("--steps", type=int, default=20)
+    parsed = parser.parse_args()
+    if "RANK" in os.environ:
+        (size,) = parsed.bucket_mb
+        bucket_mb = None if size == "auto" else float(size)
+        measure(parsed.model, parsed.batch_size, bucket_mb, parsed.steps)
+        return
+    close_link()
+    open_link(parsed.rate)
+    try:
+        for size in parsed.bucket_mb:
+            own = ["--model", parsed.model, "--batch-size", str(parsed.batch_size)]
+            own += ["--bucket-mb", size, "--steps", str(parsed.steps)]
+            ranks = [start(rank, own) for rank in range(2)]
+            codes = [rank.wait() for rank in ranks]
+            if any(codes):
+                sys.exit("a rank failed")
+    finally:
+        close_link()
+
+
+if __name__ == "__main__":
+    main()
