@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import sampa
-from sampa.execution.compiler import begin_pass, outliving
-from sampa.torch_private import has_shared_memory, uses_cuda_graphs
-from tests.problems import cross_entropy_of, image_batches, same_bits, sgd, small_net
+from sampa.execution.compiler import outliving
+from sampa.execution.lookahead import take_gradients
+from sampa.torch_private import has_shared_memory
+from tests.problems import Batch, cross_entropy_of, image_batches, same_bits, sgd, small_net
 
 FACTORIES: dict[str, Callable[..., sampa.SharpnessAware]] = {
     "sam": sampa.SAM,
@@ -89,6 +92,63 @@ def test_a_compiled_model_trains_as_the_plain_one(generated: Compiled, method: s
     torch.testing.assert_close(compiled, plain, rtol=0, atol=TOLERANCE[method])
 
 
+# ---- step and the compiler -----------------------------------------------------------------------
+
+
+class Recorder:
+    """A backend that keeps the graphs that it is given, and runs them as they are."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+
+    def __call__(self, graph: Any, _inputs: Any) -> Any:
+        self.graphs.append(graph)
+        return graph
+
+    def operations(self) -> list[str]:
+        """What the graphs compute, in order."""
+        nodes = [n for graph in self.graphs for n in graph.graph.nodes]
+        return [getattr(n.target, "__name__", n.target) for n in nodes if n.op.startswith("call")]
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    torch._dynamo.reset()
+    yield Recorder()
+    torch._dynamo.reset()
+
+
+def test_a_compiled_function_calls_step_without_tracing_into_it(recorder: Recorder) -> None:
+    """Its graphs have what is written around the call, and nothing of the step."""
+    ends = []
+    for compiles in (False, True):
+        model = small_net()
+        optimizer = sampa.SAMPa(sgd(model), seed=0, executor=sampa.Serial(model))
+        loss_fn = cross_entropy_of(model)
+
+        def train(batch: Batch, step: Any = optimizer.step, loss_fn: Any = loss_fn) -> Tensor:
+            x, y = batch
+            return step(loss_fn, (torch.sin(x), y)) + 1
+
+        called = torch.compile(train, backend=recorder) if compiles else train
+        losses = [called(batch) for batch in image_batches(4, size=4)]
+        ends.append((losses, model.state_dict()))
+    assert same_bits(*ends)
+    assert recorder.operations() == ["sin", "add"]
+
+
+def test_a_compiled_model_is_compiled_also_when_step_is_called_by_compiled_code(
+    recorder: Recorder,
+) -> None:
+    model = small_net()
+    optimizer = sampa.SAM(sgd(model), executor=sampa.Serial(model))
+    loss_fn = cross_entropy_of(torch.compile(model, backend=recorder))
+    train = torch.compile(lambda batch: optimizer.step(loss_fn, batch), backend="eager")
+    for batch in image_batches(2, size=4):
+        train(batch)
+    assert "conv2d" in recorder.operations()
+
+
 # ---- CUDA graphs ---------------------------------------------------------------------------------
 
 
@@ -107,7 +167,6 @@ class Static(torch.autograd.Function):
 
 
 def test_memory_that_a_graph_owns_is_told_from_a_gradients_own() -> None:
-    """On the CPU; on a GPU such a gradient is copied."""
     p, q = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     (Static.apply(p) + q.square().sum()).backward()
     assert p.grad is not None
@@ -115,8 +174,61 @@ def test_memory_that_a_graph_owns_is_told_from_a_gradients_own() -> None:
     assert (has_shared_memory(p.grad), has_shared_memory(q.grad)) == (True, False)
 
 
-def test_nothing_is_copied_or_marked_without_a_gpu() -> None:
+def test_a_gradient_in_a_graphs_memory_is_copied_on_a_gpu() -> None:
+    """Tensors of a GPU that is not there: they have a device and memory, but no numbers."""
+    with FakeTensorMode():
+        own, graphs = torch.zeros(3, device="cuda"), torch.zeros(3, device="cuda")
+        weights = [nn.Parameter(torch.zeros(3, device="cuda")) for _ in range(2)]
+        weights[0].grad, weights[1].grad = own, graphs.detach()
+        address, in_graph = id(own), weights[1].grad
+        del own
+        kept, copied = take_gradients(weights)
+        assert id(kept) == address
+        assert copied is not None
+        assert copied is not in_graph
+        assert not has_shared_memory(copied)
+
+
+def test_nothing_is_copied_without_a_gpu() -> None:
     gradient = Static.memory.detach()
-    begin_pass()
     assert outliving(gradient) is gradient
-    assert uses_cuda_graphs() == ("torch._inductor.cudagraph_trees" in sys.modules)
+
+
+def test_each_pass_is_a_step_for_cuda_graphs_once_they_are_in_use() -> None:
+    """In a process of its own: what loads them here would make other tests copy."""
+    code = """
+from sampa.execution.compiler import begin_pass
+from sampa.torch_private import uses_cuda_graphs
+begin_pass()
+assert not uses_cuda_graphs()
+from torch._inductor.cudagraph_trees import MarkStepBox
+before = MarkStepBox.mark_step_counter
+begin_pass(), begin_pass()
+assert before - MarkStepBox.mark_step_counter == 2
+assert uses_cuda_graphs()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+on_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "method"),
+    [pytest.param(n, method, marks=on_gpu) for n in (1, 2) for method in FACTORIES],
+)
+def test_cuda_graphs_train_as_the_plain_model(accumulate: int, method: str) -> None:
+    """mode="reduce-overhead" on a GPU: kernels are captured and replayed from the third pass on."""
+    ends = []
+    for mode in (None, "reduce-overhead"):
+        torch._dynamo.reset()
+        model = small_net(dropout=0.0).cuda()
+        called = model if mode is None else torch.compile(model, mode=mode)
+        optimizer = FACTORIES[method](sgd(model), seed=0, accumulate=accumulate)
+        for x, y in image_batches(8, size=4):
+            optimizer.step(cross_entropy_of(called), (x.cuda(), y.cuda()))
+        ends.append(model.state_dict())
+    torch.testing.assert_close(*ends, rtol=0, atol=10 * TOLERANCE[method])

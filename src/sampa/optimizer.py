@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sampa import state_dict as saving
+from sampa import torch_private
 from sampa.batches import batch_size
 from sampa.execution import loss_scaling
 from sampa.execution.evaluate import Evaluator, LossFn
@@ -98,6 +99,7 @@ class SharpnessAware(Optimizer):
 
     # ---- one step ----------------------------------------------------------------------------
 
+    @torch_private.outside_of_graphs
     def step(self, loss_fn: LossFn | None = None, batch: Any = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Make one update.
 
@@ -167,7 +169,7 @@ class SharpnessAware(Optimizer):
         carried = self._carried
         carried.advance(made, update.state, batch if self.method.holds_batch else None)
         # A batch without an update is still a step to a scheduler on the base, which would warn.
-        self.base._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
+        setattr(self.base, torch_private.STEP_CALLED, True)
         if self.options.scaler is not None:
             loss_scaling.report(self.options.scaler, made.is_bad)
         earlier, self._made = self._made, made
@@ -314,12 +316,12 @@ class SharpnessAware(Optimizer):
         With several data ranks each rank holds its own shard of the batch: save it on every rank,
         or leave it out (`save_batch=False`) and hand it back.
         """
-        for hook in self._optimizer_state_dict_pre_hooks.values():
+        for hook in torch_private.hooks_of(self, torch_private.BEFORE_SAVING):
             hook(self)
         _ = self.last  # what is still on its way belongs to the state
         state = self.base.state_dict()
         state["sampa"] = saving.saved(self._carried, self._settings(), self.options)
-        for hook in self._optimizer_state_dict_post_hooks.values():
+        for hook in torch_private.hooks_of(self, torch_private.AFTER_SAVING):
             state = hook(self, state) or state
         return state
 
@@ -333,7 +335,7 @@ class SharpnessAware(Optimizer):
         Raises:
             ValueError: If the state does not belong here. Nothing was changed then.
         """
-        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+        for hook in torch_private.hooks_of(self, torch_private.BEFORE_LOADING):
             state_dict = hook(self, state_dict) or state_dict
         ours = saving.checked(state_dict, None if allow_changes else self._settings())
         carried = saving.loaded(ours, self.method.initial_state(), self._weights())
@@ -341,7 +343,7 @@ class SharpnessAware(Optimizer):
         self._carried, self._made = carried, None
         if self.options.scaler is not None and ours["scaler"]:  # empty if it was disabled
             self.options.scaler.load_state_dict(ours["scaler"])
-        for hook in self._optimizer_load_state_dict_post_hooks.values():
+        for hook in torch_private.hooks_of(self, torch_private.AFTER_LOADING):
             hook(self)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._profiler import _RecordFunctionFast
+from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.optim import Optimizer
@@ -33,6 +34,7 @@ PRIVATE = {
     "torch._C._storage_Use_Count": "tells whether a gradient's memory belongs to someone else",
     "torch.UntypedStorage._cdata": "what that function takes",
     "torch._inductor.cudagraph_trees": "is loaded if and only if a compiled model uses CUDA graphs",
+    "torch.amp.GradScaler._get_scale_async": "get_scale waits for the device",
     "torch.nn.modules.batchnorm._BatchNorm": "what BatchNorm1d, 2d, 3d and SyncBatchNorm share",
     "torch.nn.modules.instancenorm._InstanceNorm": "what InstanceNorm1d, 2d and 3d share",
     "torch.optim.optimizer._global_optimizer_pre_hooks": "a lookahead is not a step: no hook runs",
@@ -43,6 +45,7 @@ PRIVATE = {
     "torch.optim.SGD._optimizer_state_dict_post_hooks": "the same",
     "torch.optim.SGD._optimizer_load_state_dict_pre_hooks": "the same",
     "torch.optim.SGD._optimizer_load_state_dict_post_hooks": "the same",
+    "torch.optim.SGD._step_supports_amp_scaling": "tells whether a step can be called off",
     "torch.optim.SGD._opt_called": "a scheduler warns if it is not set after a batch",
     "torch.utils._python_dispatch.TorchDispatchMode": "sees each operation, for bench",
     "torch.utils._pytree.tree_leaves": "the tensors in its arguments",
@@ -56,7 +59,12 @@ RecordFunction = _RecordFunctionFast
 outside_of_graphs = torch._disable_dynamo
 
 STEP_CALLED = "_opt_called"
+TAKES_FOUND_INF = "_step_supports_amp_scaling"
 STEP_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+BEFORE_SAVING = "_optimizer_state_dict_pre_hooks"
+AFTER_SAVING = "_optimizer_state_dict_post_hooks"
+BEFORE_LOADING = "_optimizer_load_state_dict_pre_hooks"
+AFTER_LOADING = "_optimizer_load_state_dict_post_hooks"
 GLOBAL_STEP_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
 
@@ -76,16 +84,11 @@ def declared_arguments(operation: Any) -> list[Any]:
     return operation._schema.arguments
 
 
-Hooks = Iterable[Callable[..., Any]]
+def hooks_of(outer: Optimizer, moment: str) -> Iterable[Callable[..., Any]]:
+    """The hooks to run at one of the moments above."""
+    return getattr(outer, moment).values()
 
 
-def saving_hooks(outer: Optimizer) -> tuple[Hooks, Hooks]:
-    """The hooks to run before and after `state_dict`."""
-    before, after = outer._optimizer_state_dict_pre_hooks, outer._optimizer_state_dict_post_hooks
-    return before.values(), after.values()
-
-
-def loading_hooks(outer: Optimizer) -> tuple[Hooks, Hooks]:
-    """The hooks to run before and after `load_state_dict`."""
-    before = outer._optimizer_load_state_dict_pre_hooks
-    return before.values(), outer._optimizer_load_state_dict_post_hooks.values()
+def scale_on_device(scaler: GradScaler) -> Tensor | None:
+    """The scale without waiting for the device; None before the first loss was scaled."""
+    return scaler._get_scale_async()

@@ -13,9 +13,10 @@ from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
 from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
+from sampa.execution.compiler import begin_pass, outliving
 from sampa.execution.excursions import Excursions
 from sampa.execution.layers import Layers
-from sampa.execution.lookahead import clear_gradients, take_gradients
+from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
 from sampa.execution.loss_scaling import unscaling
 from sampa.execution.profiling import GRADIENT
 from sampa.execution.randomness import seeded
@@ -91,6 +92,8 @@ class Evaluator:
             around: What the executor does around the pass.
         """
         clear_gradients(self.weights)
+        if any(p.is_cuda for p in self.weights):
+            begin_pass()
         model = self.layers.model
         with (
             self.excursions.to(probe.move, self.weights),
@@ -147,8 +150,10 @@ class Evaluator:
                     around.announce(total)
                 if differentiable:
                     self._differentiate(loss, share, probe)
+            if not is_last:
+                keep_gradients(self.weights)
             if probe.observe is not None:
-                probe.observe(loss.detached())
+                probe.observe(loss.detached().each(outliving))
         assert total is not None
         return total
 

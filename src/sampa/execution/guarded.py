@@ -12,16 +12,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
-from torch.utils._pytree import tree_leaves
 
 from sampa.execution.layers import Layers
 from sampa.method import Move
+from sampa.torch_private import TAKES_FOUND_INF, tree_leaves
 from sampa.vectors.vector import Vector, Weights, copy_
 
 
 def honors_found_inf(base: Optimizer) -> bool:
     """Whether the base optimizer itself can leave everything alone after a bad gradient."""
-    if not getattr(base, "_step_supports_amp_scaling", False):
+    if not getattr(base, TAKES_FOUND_INF, False):
         return False
     # Fused SGD leaves uninitialized memory as momentum if its first step is a bad one, so the
     # momentum is made here; with dampening a first step is not the same as one from zero.

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from sampa.torch_private import scale_on_device
 from sampa.vectors.reductions import precise
 
 
 def unscaling(scaler: GradScaler) -> Tensor | None:
     """The factor that undoes the scale, on its device; None if the scaler is disabled."""
-    # `get_scale` would wait for the device.
-    scale = scaler._get_scale_async() if scaler.is_enabled() else None
+    scale = scale_on_device(scaler) if scaler.is_enabled() else None
     return None if scale is None else scale.to(precise(scale.device)).reciprocal()
 
 
