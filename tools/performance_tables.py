@@ -11,8 +11,16 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from sampa.lab.bench.counting import count_steps
 from sampa.lab.bench.result import BenchResult
-from sampa.lab.bench.tables import measured_on, megabytes, own_cost_table, ratio_label
+from sampa.lab.bench.tables import (
+    device_table,
+    measured_on,
+    megabytes,
+    own_cost_table,
+    ratio_label,
+)
+from sampa.lab.models import build
 from sampa.lab.results.table import Table, as_markdown, median, number_cell, row
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +28,7 @@ PAGE = ROOT / "docs" / "performance.md"
 RECORDS = ROOT / "results" / "bench"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_optimizer_sam/sam")
+RESNET56 = build("resnet56")
 MEMORY = {"sgd": "SGD", "sam": "SAM", "sampa": "SAMPa", "ddp_sam": "DDP-SAM"}
 
 
@@ -32,6 +41,7 @@ def as_page_part() -> str:
         memory_table(results),
         *(own_cost_table(result) for result in results if result.own_cost),
         goal_table({str(result.workload): result for result in results}),
+        device_table("resnet56", count_steps([tuple(p.shape) for p in RESNET56.parameters()])),
     ]
     parts = ["\n".join([f"{table.title}:", "", *as_markdown(table)]) for table in tables]
     notes = "\n".join(f"- {result.rounds} rounds: {measured_on(result)}." for result in results)

@@ -14,8 +14,7 @@ from sampa import state_dict as saving
 from sampa import torch_private
 from sampa.batches import batch_size
 from sampa.execution import loss_scaling
-from sampa.execution.evaluate import Evaluator, LossFn
-from sampa.execution.excursions import Excursions
+from sampa.execution.evaluate import Evaluator, Excursions, LossFn
 from sampa.execution.executor import Executor
 from sampa.execution.guarded import Checks, LateChecks
 from sampa.execution.layers import Layers
@@ -25,6 +24,7 @@ from sampa.execution.lookahead import (
     momentum,
     parameters_of,
     set_gradients,
+    writes_into_gradients,
 )
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
@@ -94,8 +94,9 @@ class SharpnessAware(Optimizer):
         Optimizer.__setstate__(self, {"defaults": self.base.defaults})
         self._excursions = Excursions()
         self._layers = Layers(self.executor.module)
-        is_late = self.options.checks == "late"
-        self._checks = LateChecks(self.base, self._layers) if is_late else Checks()
+        self._checks = Checks()
+        if self.options.checks == "late":
+            self._checks = LateChecks(self.base, self._layers)
 
     # ---- one step ----------------------------------------------------------------------------
 
@@ -119,8 +120,7 @@ class SharpnessAware(Optimizer):
         carried = self._carried
         if self.method.holds_batch and carried.held_batch is None and carried.progress.calls > 0:
             refuse_missing_batch()
-        weights = self._weights()
-        journal = Journal()
+        weights, journal = self._weights(), Journal()
         self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad():
             evaluator = self._evaluator(weights, loss_fn, batch)
@@ -158,11 +158,11 @@ class SharpnessAware(Optimizer):
     def _apply(self, gradient: Vector, update: Update, weights: Weights, made: MadeStep) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t), if all gradients are finite."""
         gradient = self._clipped(gradient)
-        if gradient.shares_memory_with(vectors_of(update.state)):
-            gradient = gradient.clone()  # a base optimizer may write into its gradients
+        kept = vectors_of(update.state) if writes_into_gradients(self.base) else []
+        if kept and gradient.shares_memory_with(kept):
+            gradient = gradient.clone()
         set_gradients(weights, gradient)
-        is_finite = lambda: made.numbers.seen.is_finite  # noqa: E731
-        self._checks.update(made.is_bad, is_finite, self.base, weights, update.then)
+        self._checks.update(made.is_bad, made.is_finite, self.base, weights, update.then)
 
     def _carry_on(self, made: MadeStep, update: Update, batch: Any) -> None:
         """Advance the counters and the state, then look whether that was right."""

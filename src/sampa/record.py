@@ -128,7 +128,7 @@ class Numbers:
         numbers = [*losses, *norms, *(seen.loss for seen in batch_losses), *cosines]
         self._host = Readback(torch.stack([n.detach().to(device) for n in numbers]))
         shared = [n.to(device) for n in compress(norms, is_shared)] or [norms[0].new_zeros(())]
-        self.is_bad = ~torch.stack(shared).isfinite().all()
+        self.is_bad = torch.stack(shared).isfinite().all().logical_not()
 
     @cached_property
     def seen(self) -> Seen:
@@ -160,6 +160,7 @@ class Journal:
         self._is_shared: list[bool] = []
         self._batch_losses: list[BatchLoss] = []
         self._ends: list[Vector] = []  # the first gradient and the last
+        self._cosine: list[Tensor] = []  # between them
 
     def note(self, probes: Round, answers: Sequence[Answer], is_shared: Sequence[bool]) -> None:
         """Note a round, and which of its gradients are the same on all ranks."""
@@ -175,12 +176,19 @@ class Journal:
         for probe, answer in zip(probes, answers, strict=True):
             if probe.samples.share > 0:
                 self._ends = [*self._ends[:1], answer.gradient]
+                self._cosine = []
+        if len(probes) > 1:  # more vectors are alive after what the method makes of them
+            self._compare_gradients()
+
+    def _compare_gradients(self) -> None:
+        if len(self._ends) == 2 and not self._cosine:
+            self._cosine = [cosine(*self._ends)]
 
     def numbers(self) -> Numbers:
         """Send the numbers to the host. Before the update, which may write into a gradient."""
-        cosines = [cosine(*self._ends)] if len(self._ends) == 2 else []
+        self._compare_gradients()
         self._ends = []
-        return Numbers(self._losses, self._norms, self._is_shared, self._batch_losses, cosines)
+        return Numbers(self._losses, self._norms, self._is_shared, self._batch_losses, self._cosine)
 
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one."""
@@ -241,6 +249,10 @@ class MadeStep:
     rounds: int
     held_loss: float = math.nan
     is_dropped: bool | None = None
+
+    def is_finite(self) -> bool:
+        """Whether its gradients were, which the host waits for."""
+        return self.numbers.seen.is_finite
 
     def record(self, progress: Progress) -> StepRecord:
         """What to tell about it, when all is known."""

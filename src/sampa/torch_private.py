@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._profiler import _RecordFunctionFast
+from torch._subclasses import FakeTensor as FakeTensor
+from torch._subclasses import FakeTensorMode as FakeTensorMode
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -47,6 +49,8 @@ PRIVATE = {
     "torch.optim.SGD._optimizer_load_state_dict_post_hooks": "the same",
     "torch.optim.SGD._step_supports_amp_scaling": "tells whether a step can be called off",
     "torch.optim.SGD._opt_called": "a scheduler warns if it is not set after a batch",
+    "torch._subclasses.FakeTensor": "what these are made of",
+    "torch._subclasses.FakeTensorMode": "tensors of a device that is not there, for bench",
     "torch.utils._python_dispatch.TorchDispatchMode": "sees each operation, for bench",
     "torch.utils._pytree.tree_leaves": "the tensors in its arguments",
     "torch.ops.aten.add.Tensor._schema": "which of its arguments it writes to",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.execution.excursions import Excursions
+from sampa.execution.evaluate import Excursions
 from sampa.vectors.vector import Weights
 from tests.problems import (
     Batch,

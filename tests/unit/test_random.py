@@ -91,13 +91,14 @@ def test_the_size_of_the_pieces_does_not_matter(monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(normal(5, 300_000), whole)
 
 
-def test_a_frozen_parameter_keeps_its_place() -> None:
+def test_a_frozen_parameter_has_no_place() -> None:
+    """The others draw as in a model without it."""
     some = weights()
-    before = RandomNumbers(KEY).normal(some)
     some[1].requires_grad_(False)
-    after = RandomNumbers(KEY).normal(some)
-    assert after.tensors[1] is None
-    assert weights_of(after) == [w for i, w in enumerate(weights_of(before)) if i != 1]
+    drawn = RandomNumbers(KEY).normal(some)
+    assert drawn.tensors[1] is None
+    others = RandomNumbers(KEY).normal([p for i, p in enumerate(some) if i != 1])
+    assert weights_of(drawn) == weights_of(others)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

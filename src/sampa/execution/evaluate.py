@@ -1,4 +1,9 @@
-"""One probe on one device: leave x_t, forward and backward, come back."""
+"""One probe on one device: leave x_t, forward and backward, come back bit for bit.
+
+The weights are moved in place, because whoever knows their memory (a view, a compiled graph, a
+sharded layer) must see the move, and come back by copy. Subtracting the move again would be no way
+back: it rounds, and replicas would drift apart.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +19,13 @@ from torch.amp.grad_scaler import GradScaler
 from sampa.batches import split
 from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
 from sampa.execution.compiler import begin_pass, outliving
-from sampa.execution.excursions import Excursions
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
 from sampa.execution.loss_scaling import unscaling
-from sampa.execution.profiling import GRADIENT
+from sampa.execution.profiling import GRADIENT, MOVE, RESTORE
 from sampa.execution.randomness import seeded
 from sampa.loss import Loss
-from sampa.method import ASCENT, Batch, Probe
+from sampa.method import ASCENT, Batch, Move, Probe
 from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
@@ -33,6 +37,37 @@ class Answer:
 
     gradient: Vector
     loss: Tensor
+
+
+class Excursions:
+    """Takes the weights elsewhere and back.
+
+    Attributes:
+        copies: How many copies of the weights were alive at once; 0 if they never left.
+    """
+
+    def __init__(self) -> None:
+        self.copies = 0
+        self._alive = 0
+
+    @contextmanager
+    def to(self, move: Move | None, weights: Weights) -> Iterator[None]:
+        """Hold the weights where `move` takes them inside the block, at x_t after it."""
+        if move is None:
+            yield
+            return
+        home = Vector(p.detach() if p.requires_grad else None for p in weights).clone()
+        self._alive += 1
+        self.copies = max(self.copies, self._alive)
+        try:
+            with torch.no_grad(), MOVE:
+                move(weights)
+            yield
+        finally:
+            with torch.no_grad(), RESTORE:
+                copy_(weights, home)
+            self._alive -= 1
+            torch.clear_autocast_cache()  # cast copies of the moved weights
 
 
 class Pass:

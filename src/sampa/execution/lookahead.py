@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.optim.optimizer as torch_optimizer
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from sampa.execution.compiler import outliving
 from sampa.method import Move
@@ -29,13 +29,20 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
     """The move from x_t to y_{t+1} = Peek(x_t, g)."""
 
     def move(weights: Weights) -> None:
-        # A step may write into its gradients (foreach SGD with Nesterov does): hand it a copy.
-        set_gradients(weights, g.clone())
+        set_gradients(weights, g.clone() if writes_into_gradients(base) else g)
         with borrowed_state(base):
             _unhooked_step(base)
         clear_gradients(weights)
 
     return move
+
+
+def writes_into_gradients(base: Optimizer) -> bool:
+    """Whether a step may change its gradients; those of torch that do not are known."""
+    if type(base) not in (SGD, Adam, AdamW, Adagrad):
+        return True
+    # SGD adds the momentum to the gradient itself.
+    return any(group.get("nesterov") and not group["fused"] for group in base.param_groups)
 
 
 @contextmanager

@@ -104,11 +104,8 @@ def scramble_(x: Tensor, key: int) -> None:
 
 
 def places(weights: Weights) -> list[int]:
-    """The place of each parameter's first element; frozen ones have places too.
-
-    A complex element has two.
-    """
-    sizes = [p.numel() * (2 if p.is_complex() else 1) for p in weights]
+    """The place of each parameter's first element; frozen ones have none, complex elements two."""
+    sizes = [p.numel() * (2 if p.is_complex() else 1) * p.requires_grad for p in weights]
     return list(accumulate((n + -n % ALIGNMENT for n in sizes), initial=0))
 
 

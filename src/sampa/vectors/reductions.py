@@ -16,8 +16,8 @@ from torch import Tensor
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 # How many numbers a CPU sums in their own precision, in a norm and in a product.
 NORM_PIECE, PRODUCT_PIECE = 1 << 15, 1 << 18
-# How many numbers a group of joined tensors has at most, and how many groups there are at least, so
-# that the joined copies of both factors are smaller than the parameters.
+# A group of joined tensors is complete when it has this many numbers, or its share of all: where
+# tensors are many there are several groups, so that the joined copies are smaller than the vectors.
 GROUP, GROUPS = 20_000_000, 3
 
 Pair = tuple[Tensor, Tensor]
@@ -32,14 +32,19 @@ def global_norm(tensors: Sequence[Tensor]) -> Tensor:
     for dtype, pieces in kinds.items():
         wide = torch.float32 if dtype in LOW_PRECISION else None
         norms += torch._foreach_norm(pieces, dtype=wide)
-    return torch.linalg.vector_norm(_together(norms))
+    together = _together(norms)
+    return torch.linalg.vector_norm(together, dtype=precise(together.device))
 
 
 def inner_product(pairs: Sequence[Pair]) -> Tensor:
     """The sum of the pairs' inner products as a scalar; half precision is summed in float32."""
     on_cpu = all(s.device.type == t.device.type == "cpu" for s, t in pairs)
-    parts = _pieces_of_pairs(pairs) if on_cpu else joined_in_groups(pairs)
-    return _together([torch.dot(_wide(s), _wide(t)) for s, t in parts]).sum()
+    products: list[Tensor] = []
+    for s, t in _pieces_of_pairs(pairs) if on_cpu else joined_in_groups(pairs):
+        products.append(torch.dot(_wide(s), _wide(t)))
+        del s, t  # before the next group is joined
+    together = _together(products)
+    return together.sum(dtype=precise(together.device))
 
 
 def precise(device: torch.device) -> torch.dtype:
@@ -49,11 +54,12 @@ def precise(device: torch.device) -> torch.dtype:
 
 def joined_in_groups(pairs: Sequence[Pair]) -> Iterator[Pair]:
     """The pairs joined end to end in a few groups: two kernels for each."""
-    most = min(GROUP, -(-sum(s.numel() for s, _ in pairs) // GROUPS))
+    groups = min(max(len(pairs) // 30, 1), GROUPS)
+    most = min(GROUP, sum(s.numel() for s, _ in pairs) / groups)
     group: list[Pair] = []
     size = 0
     for s, t in pairs:
-        if group and (size + s.numel() > most or s.device != group[0][0].device):
+        if group and (size >= most or s.device != group[0][0].device):
             yield _joined(group)
             group, size = [], 0
         group.append((s, t))
@@ -88,10 +94,10 @@ def _wide(t: Tensor) -> Tensor:
 
 
 def _together(numbers: Sequence[Tensor]) -> Tensor:
-    """Scalars in one tensor, on the first one's device and as precise as it can."""
+    """Scalars in one tensor, on the first one's device."""
     if not numbers:
-        return torch.zeros(1, dtype=torch.float64)
-    device = numbers[0].device
-    if all(n.device == device and n.dtype == numbers[0].dtype for n in numbers):
-        return torch.stack(list(numbers)).to(precise(device))
+        return torch.zeros(1)
+    device, dtype = numbers[0].device, numbers[0].dtype
+    if all(n.device == device and n.dtype == dtype for n in numbers):
+        return torch.stack(list(numbers))
     return torch.stack([n.to(device, precise(device)) for n in numbers])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sampa.lab.bench.contenders import contenders
+from sampa.lab.bench.counting import Count
 from sampa.lab.bench.own_cost import LEAST_BYTES
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.results.table import Cell, Table, median, number_cell, row
@@ -67,6 +70,28 @@ def own_cost_table(result: BenchResult) -> Table:
     columns = ("method", "parameters", "kernels", "bytes per parameter", "least", "ms")
     title = "A step beyond its gradients, in one process with fused SGD and momentum"
     return Table(title, columns, rows, ("least: if nothing is copied to be safe",))
+
+
+def device_table(model: str, counts: Sequence[Count]) -> Table:
+    """What a step would cost a GPU."""
+    rows = tuple(
+        row(
+            c.method,
+            c.base,
+            c.checks,
+            c.waits,
+            c.launches,
+            c.strided,
+            number_cell(c.buffers, ".1f"),
+        )
+        for c in counts
+    )
+    columns = ("method", "base", "checks", "waits", "kernels", "as_strided", "buffers")
+    notes = (
+        "Counted on fake CUDA tensors, without the gradients themselves.",
+        "buffers: alive at the peak, in sizes of the parameters.",
+    )
+    return Table(f"What a step of {model} would cost a GPU, in one process", columns, rows, notes)
 
 
 def measured_on(result: BenchResult) -> str:

@@ -220,6 +220,7 @@ class BenchArguments:
         sampa bench --model bert-mini --batch-size 16 --advise
         sampa bench --json bench.json --html bench.html
         sampa bench --device cuda --model resnet50 --batch-size 64
+        sampa bench --count --model resnet56
 
     Attributes:
         model: A network by name, such as resnet20, resnet56, mlp, bert-mini.
@@ -230,6 +231,8 @@ class BenchArguments:
         all_methods: Measure LookSAM, AE-SAM, SAF, MESA and ESAM too.
         memory: Measure the peak memory of a process as well; each takes a few seconds.
         own_cost: Measure a step beyond its gradients too, up to 10^8 parameters (3 GB, minutes).
+        count: Only count what a step would cost a GPU: waits of the host, kernels, buffers. No GPU
+            is needed.
         advise: End with two sentences on what to use here.
         json: Write the results to this file.
         html: Write a page with the results to this file.
@@ -244,6 +247,7 @@ class BenchArguments:
     all_methods: bool = True
     memory: bool = True
     own_cost: bool = False
+    count: bool = False
     advise: bool = False
     json: Path | None = None
     html: Path | None = None

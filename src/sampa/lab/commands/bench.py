@@ -12,14 +12,16 @@ import torch
 from rich.console import Console
 
 from sampa.lab.bench.contenders import contenders
+from sampa.lab.bench.counting import count_steps
 from sampa.lab.bench.own_cost import own_costs
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.result import BenchResult, advice, result_of
 from sampa.lab.bench.rounds import measure_steps, peak_memory
-from sampa.lab.bench.tables import measured_on, result_tables
+from sampa.lab.bench.tables import device_table, measured_on, result_tables
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
 from sampa.lab.devices import device_name, find_device
+from sampa.lab.models import build
 from sampa.lab.results.table import for_terminal
 from sampa.lab.training.conditions import conditions
 from sampa.messages import require
@@ -31,6 +33,8 @@ MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 def main(arguments: BenchArguments) -> int:
     rounds = arguments.rounds
     require("rounds", rounds, rounds >= 1, ">= 1")
+    if arguments.count:
+        return _count(arguments)
     workload = Workload(arguments.model, arguments.batch_size, arguments.base)
     devices = [find_device(arguments.device, rank) for rank in range(RANKS)]
     names = tuple(contenders(all_methods=arguments.all_methods))
@@ -53,6 +57,14 @@ def main(arguments: BenchArguments) -> int:
 
         title = f"One step of SAMPa on two ranks: {workload}"
         _write(arguments.timeline, timeline_svg(on_ranks(record_step, devices, workload), title))
+    return 0
+
+
+def _count(arguments: BenchArguments) -> int:
+    counts = count_steps([tuple(p.shape) for p in build(arguments.model).parameters()])
+    Console().print(for_terminal(device_table(arguments.model, counts)))
+    if arguments.json is not None:
+        _write(arguments.json, json.dumps([asdict(c) for c in counts], indent=2) + "\n")
     return 0
 
 
