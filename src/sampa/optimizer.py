@@ -125,7 +125,7 @@ class SharpnessAware(Optimizer):
         with torch.no_grad():
             evaluator = self._evaluator(weights, loss_fn, batch)
             update = self._run_method(weights, evaluator, journal)
-            numbers = journal.numbers()
+            numbers = journal.numbers(self.executor.doubts())
             made = MadeStep(
                 numbers,
                 is_bad=self._checks.flag(numbers.is_bad),

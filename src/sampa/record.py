@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Answer
+from sampa.execution.executor import Doubt
 from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round
 from sampa.vectors.vector import Vector, cosine
 
@@ -120,20 +121,32 @@ class Numbers:
         is_shared: Sequence[bool],
         batch_losses: Sequence[BatchLoss],
         cosines: Sequence[Tensor],
+        doubts: Sequence[Doubt],
     ) -> None:
         self._losses = len(losses)
         self._is_shared = is_shared
         self._batch_losses = batch_losses
         device = norms[0].device
-        numbers = [*losses, *norms, *(seen.loss for seen in batch_losses), *cosines]
+        self._doubts = doubts
+        flags = [doubt.flag.to(device) for doubt in doubts]
+        numbers = [*flags, *losses, *norms, *(seen.loss for seen in batch_losses), *cosines]
         self._host = Readback(torch.stack([n.detach().to(device) for n in numbers]))
         shared = [n.to(device) for n in compress(norms, is_shared)] or [norms[0].new_zeros(())]
         self.is_bad = torch.stack(shared).isfinite().all().logical_not()
+        for flag in flags:
+            self.is_bad = self.is_bad | flag
 
     @cached_property
     def seen(self) -> Seen:
-        """The numbers on the host, which waits for them: the only point of a step where it does."""
+        """The numbers on the host, which waits for them: the only point of a step where it does.
+
+        Raises:
+            RuntimeError: If something is wrong with the answers that the step got.
+        """
         numbers = iter(self._host.read())
+        for doubt in self._doubts:
+            if next(numbers):
+                doubt.refuse()
         losses = tuple(next(numbers) for _ in range(self._losses))
         norms = tuple(next(numbers) for _ in self._is_shared)
         batches = [(s, next(numbers)) for s in self._batch_losses]
@@ -184,11 +197,13 @@ class Journal:
         if len(self._ends) == 2 and not self._cosine:
             self._cosine = [cosine(*self._ends)]
 
-    def numbers(self) -> Numbers:
+    def numbers(self, doubts: Sequence[Doubt]) -> Numbers:
         """Send the numbers to the host. Before the update, which may write into a gradient."""
         self._compare_gradients()
         self._ends = []
-        return Numbers(self._losses, self._norms, self._is_shared, self._batch_losses, self._cosine)
+        return Numbers(
+            self._losses, self._norms, self._is_shared, self._batch_losses, self._cosine, doubts
+        )
 
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one."""

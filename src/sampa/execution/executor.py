@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sized
-from typing import Any, Protocol
+from collections.abc import Callable, Sized
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
 from sampa.method import Round
 from sampa.vectors.vector import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something wrong that only the device knows of so far.
+
+    Attributes:
+        flag: On the device: not zero where it is wrong.
+        refuse: Raises the error that says so.
+    """
+
+    flag: Tensor
+    refuse: Callable[[], NoReturn]
 
 
 class Executor(Protocol):
@@ -48,6 +62,10 @@ class Executor(Protocol):
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         """One answer per probe, the same on every rank. `first` numbers the probes in the step."""
+        ...
+
+    def doubts(self) -> list[Doubt]:
+        """What the step's numbers have yet to tell about the answers since the last call."""
         ...
 
     def agree_on(self, value: int) -> int:

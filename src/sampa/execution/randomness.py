@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -23,15 +23,18 @@ def derive_seed(*key: int | str) -> int:
 @contextmanager
 def seeded(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
     """Run with torch's generators at `seed`, then put them back where they were."""
-    devices = set(devices)
-    cuda = sorted({d.index or 0 for d in devices if d.type == "cuda"})
-    others = {d.type for d in devices} - {"cpu", "cuda"}
-    with torch.random.fork_rng(devices=cuda, device_type="cuda"):
+    indices: dict[str, set[int]] = {"cuda": set()}  # fork_rng asks for a kind, if only with none
+    for device in devices:
+        if device.type != "cpu":
+            indices.setdefault(device.type, set()).add(device.index or 0)
+    with ExitStack() as stack:
+        for kind, some in indices.items():
+            stack.enter_context(torch.random.fork_rng(devices=sorted(some), device_type=kind))
         # Not torch.manual_seed: it seeds every device, also those that are not put back, and where
         # one is not in use it formats a stack trace (0.3 ms each) for a call that never comes.
         torch.default_generator.manual_seed(seed)
-        for index in cuda:
+        for index in indices.pop("cuda"):
             torch.cuda.default_generators[index].manual_seed(seed)
-        for kind in others:
+        for kind in indices:
             torch.get_device_module(kind).manual_seed(seed)
         yield

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
-from sampa.execution.executor import Executor, launched_world_size, shard_sampler
+from sampa.execution.executor import Doubt, Executor, launched_world_size, shard_sampler
 from sampa.method import PERTURBED, Round
 from sampa.vectors.vector import Weights
 
@@ -38,6 +38,9 @@ class Serial:
             loss = evaluator.backward(probes[i], first + i)
             answers[i] = evaluator.answer(probes[i], evaluator.taken(), loss)
         return [answers[i] for i in range(len(probes))]
+
+    def doubts(self) -> list[Doubt]:
+        return []
 
     def agree_on(self, value: int) -> int:
         return value

@@ -44,8 +44,8 @@ def test_views_and_empty_memory_cost_nothing() -> None:
 # a move   x saved 2, x moved (or stepped), x restored 2; along a direction: scaled 2, added 3
 # base     a norm, the base's step: x, g and m read and written 6
 # sam      two norms, a product, a move along a direction, the base's step 6
-# sampa    two norms, a product, a move along a direction, a move by the base's step 6 with a copy of
-#          m 2, mixed 5, the base's step 6
+# sampa    two norms, a product, a move along a direction, a move by the base's step 6 with a copy
+#          of m 2, mixed 5, the base's step 6
 MOVE = 2 + 2
 FLOATS = {
     "base": 1 + 6,

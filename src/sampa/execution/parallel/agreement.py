@@ -11,13 +11,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from sampa.batches import tensors_in
+from sampa.execution.executor import Doubt
 from sampa.execution.parallel.groups import Groups
 from sampa.vectors.random import scramble_
 from sampa.vectors.vector import Weights
@@ -55,23 +56,24 @@ class Agreement:
         marks = torch.stack([_fingerprint(p) for p in trained])
         found = self._groups.gather_checks(torch.cat([mark.value(marks).long(), marks])).cpu()
         if self._groups.branches > 1:
-            self.require_same_batches(found[..., 0])
+            doubt = self.doubt_about(found[..., 0])
+            if doubt.flag:
+                doubt.refuse()
         self._require_same_weights(found[..., 1:], trained)
 
-    def require_same_batches(self, found: Tensor) -> None:
-        """Branches must agree at each data rank; data ranks have shards of their own.
+    def doubt_about(self, marks: Tensor) -> Doubt:
+        """Whether branches disagree at a data rank; data ranks have shards of their own.
 
         Args:
-            found: The marks of all batches: for each branch, those of its data ranks.
-
-        Raises:
-            RuntimeError: On every rank, saying how to get equal batches.
+            marks: Those of all batches: for each branch, those of its data ranks.
         """
-        ranks = (found != found[:1]).flatten().cpu().nonzero().flatten().tolist()
-        if not ranks:
-            return
+        differ = marks != marks[:1]
+        return Doubt(differ.any(), partial(self._refuse_batches, differ, self._groups.step))
+
+    def _refuse_batches(self, differ: Tensor, step: int) -> NoReturn:
+        ranks = differ.flatten().nonzero().flatten().tolist()
         raise RuntimeError(
-            f"step {self._groups.step}: the branches got different batches: those of rank(s) "
+            f"step {step}: the branches got different batches: those of rank(s) "
             f"{ranks} are not what branch 0 has; branches must see the same batches in the same "
             "order; write DataLoader(dataset, sampler=executor.sampler(dataset)) and seed random "
             "augmentation alike"

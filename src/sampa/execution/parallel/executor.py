@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator, Pass
-from sampa.execution.executor import shard_sampler
+from sampa.execution.executor import Doubt, shard_sampler
 from sampa.execution.parallel.agreement import Agreement, BatchMark
 from sampa.execution.parallel.exchange import Exchange, Sharing
 from sampa.execution.parallel.groups import (
@@ -89,6 +89,7 @@ class Parallel:
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
         self._is_suspected_idle = False
+        self._doubts: list[Doubt] = []
         self._buckets_are_final = find_unused_parameters or self._groups.data_ranks < 3
         self._mark = BatchMark(None)
         self._agreement = Agreement(self._groups, self._names, check_every)
@@ -159,6 +160,10 @@ class Parallel:
             _require_exchangeable(wave)
             answers += self._answer_wave(wave, first + start, evaluator)
         return answers
+
+    def doubts(self) -> list[Doubt]:
+        doubts, self._doubts = self._doubts, []
+        return doubts
 
     def agree_on(self, value: int) -> int:
         return everyone(value)[0]
@@ -238,7 +243,7 @@ class Parallel:
         losses = [loss] if alone else self.exchange.losses(len(wave))
         self._agreement.check(evaluator.weights, self._mark, exchanges=bool(sharing))
         if Sharing.GATHER in sharing:
-            self._agreement.require_same_batches(self.exchange.marks())
+            self._doubts.append(self._agreement.doubt_about(self.exchange.marks()))
         return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]
 
     def _pass(self, sharing: Sharing) -> ExchangedPass:
