@@ -104,6 +104,7 @@ class Readback:
         """The numbers, as soon as they have arrived."""
         if self._arrival is not None:
             self._arrival.synchronize()
+            self._arrival = None  # an event cannot be copied with an optimizer
         return self._numbers.tolist()
 
 
@@ -328,6 +329,8 @@ class Carried:
         if lost:
             lost[-1].is_dropped = True
             self.method_state = made.fallback
+        made.fallback = None  # vectors that nothing needs any more
+        if lost:
             refuse_endless_skipping(self.progress, seen, max_skips)
 
 
