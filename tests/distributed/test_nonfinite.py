@@ -33,9 +33,9 @@ class Spoiled(nn.Module):
         return self.net(x) * self.factor if self._is_bad() else self.net(x)
 
     def _is_bad(self) -> bool:
-        """In one process the second branch's pass comes first, after a first step of one pass."""
+        """In one process branches take turns, after a first step of one pass."""
         if os.environ["WORLD_SIZE"] == "1":
-            return self.passes == 2 * BAD_STEP - 1 - self.branch
+            return self.passes == 2 * BAD_STEP - 2 + self.branch
         return self.passes == BAD_STEP and int(os.environ["RANK"]) == self.branch
 
 
