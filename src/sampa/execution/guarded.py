@@ -116,8 +116,8 @@ class Checks:
             weights: Its parameters.
             then: What follows its step.
         """
-        if then is None and honors_found_inf(base):
-            step_unless(is_bad, base, weights)
+        if self.is_late or (then is None and honors_found_inf(base)):
+            step_unless(is_bad, base, weights, then)
         elif is_finite():
             base.step()
             if then is not None:
@@ -153,16 +153,6 @@ class LateChecks(Checks):
         is_bad = is_bad if self._spoiled is None else is_bad | self._spoiled
         self._spoiled = is_bad if self._carries_state else None
         return is_bad
-
-    def update(
-        self,
-        is_bad: Tensor,
-        is_finite: Callable[[], bool],
-        base: Optimizer,
-        weights: Weights,
-        then: Move | None,
-    ) -> None:
-        step_unless(is_bad, base, weights, then)
 
     def go_back(self) -> None:
         buffers = self._layers.float_buffers()
