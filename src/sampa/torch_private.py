@@ -32,6 +32,7 @@ CHECKED_IN = ("2.10.0", "2.13.0", "2.15.0")
 PRIVATE = {
     "torch._foreach_*": "one call for the operation on all tensors of a vector",
     "torch._disable_dynamo": "torch.compiler.disable would import the compiler with the library",
+    "torch._C._nn.flatten_dense_tensors": "joins tensors of any shapes in one call",
     "torch._C._profiler._RecordFunctionFast": "costs nothing where no profiler runs",
     "torch._C._storage_Use_Count": "tells whether a gradient's memory belongs to someone else",
     "torch.UntypedStorage._cdata": "what that function takes",
@@ -60,6 +61,7 @@ PRIVATE = {
 BatchNormLayer = _BatchNorm
 InstanceNormLayer = _InstanceNorm
 RecordFunction = _RecordFunctionFast
+flatten = torch._C._nn.flatten_dense_tensors
 outside_of_graphs = torch._disable_dynamo
 
 STEP_CALLED = "_opt_called"

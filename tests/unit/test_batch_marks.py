@@ -98,7 +98,7 @@ def test_buffers_that_were_left_on_another_device_are_refused() -> None:
         _device_of(model)
 
 
-@pytest.mark.parametrize(("megabytes", "expected"), [(1, 0.25), (16, 1), (160, 10), (4000, 25)])
+@pytest.mark.parametrize(("megabytes", "expected"), [(1, 0.5), (16, 1), (160, 10), (4000, 25)])
 def test_buckets_are_a_sixteenth_of_the_gradient_within_bounds(
     megabytes: int, expected: float
 ) -> None:

@@ -56,7 +56,7 @@ class Excursions:
         if move is None:
             yield
             return
-        home = Vector(p.detach() if p.requires_grad else None for p in weights).clone()
+        home = Vector(p if p.requires_grad else None for p in weights).clone()
         self._alive += 1
         self.copies = max(self.copies, self._alive)
         try:

@@ -133,11 +133,11 @@ def _unhooked_step(base: Optimizer) -> None:
 
 def _copied(value: Any, copies: Copies) -> Any:
     """The same with new tensors, which are noted and still to be filled: all of them together."""
-    if isinstance(value, nn.Parameter):  # some optimizers keep a reference to a weight: not state
-        return value
     if type(value) is Tensor:
         copies.append((torch.empty_like(value), value))
         return copies[-1][0]
+    if isinstance(value, nn.Parameter):  # some optimizers keep a reference to a weight: not state
+        return value
     if isinstance(value, Tensor):  # a subclass may have no operation on several
         return value.clone()
     if isinstance(value, dict):

@@ -2,20 +2,25 @@
 
 What counts on a GPU is the number of kernels, so tensors are reduced together: norms by one
 operation on all of them, products after joining tensors in groups (torch has no product of lists).
-On a CPU kernels cost little, but float32 loses digits over millions of numbers: there, long tensors
-are reduced in pieces. Sums of pieces are taken in float64 wherever a device has it.
+A CPU spends more time on calls than on the numbers of short tensors, and float32 loses digits over
+millions of numbers: there, short tensors are joined and long ones reduced in pieces. Sums of pieces
+are taken in float64 wherever a device has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from sampa.torch_private import flatten
+
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 # How many numbers a CPU sums in their own precision, in a norm and in a product.
 NORM_PIECE, PRODUCT_PIECE = 1 << 15, 1 << 18
+# Up to this many numbers, copying a tensor costs a CPU less than a call for it alone.
+SHORT = 1 << 12
 # A group of joined tensors is complete when it has this many numbers, or its share of all: where
 # tensors are many there are several groups, so that the joined copies are smaller than the vectors.
 GROUP, GROUPS = 20_000_000, 3
@@ -25,26 +30,30 @@ Pair = tuple[Tensor, Tensor]
 
 def global_norm(tensors: Sequence[Tensor]) -> Tensor:
     """One norm over several tensors as a scalar; half precision is summed in float32."""
-    kinds: dict[torch.dtype, list[Tensor]] = {}
-    for t in tensors:
-        kinds.setdefault(t.dtype, []).extend(_pieces(t, NORM_PIECE))
     norms: list[Tensor] = []
-    for dtype, pieces in kinds.items():
+    for dtype in {t.dtype: None for t in tensors}:
+        some = [t for t in tensors if t.dtype == dtype]
+        if on_cpu(some):
+            some = _pieces(some, NORM_PIECE)
         wide = torch.float32 if dtype in LOW_PRECISION else None
-        norms += torch._foreach_norm(pieces, dtype=wide)
+        norms += torch._foreach_norm(some, dtype=wide)
     together = _together(norms)
     return torch.linalg.vector_norm(together, dtype=precise(together.device))
 
 
 def inner_product(pairs: Sequence[Pair]) -> Tensor:
     """The sum of the pairs' inner products as a scalar; half precision is summed in float32."""
-    on_cpu = all(s.device.type == t.device.type == "cpu" for s, t in pairs)
     products: list[Tensor] = []
-    for s, t in _pieces_of_pairs(pairs) if on_cpu else joined_in_groups(pairs):
+    for s, t in _pieces_of_pairs(pairs) if on_cpu(*pairs) else joined_in_groups(pairs):
         products.append(torch.dot(_wide(s), _wide(t)))
         del s, t  # before the next group is joined
     together = _together(products)
     return together.sum(dtype=precise(together.device))
+
+
+def on_cpu(*groups: Iterable[Tensor]) -> bool:
+    """Whether the host itself computes with these tensors."""
+    return all(t.is_cpu for group in groups for t in group)
 
 
 def precise(device: torch.device) -> torch.dtype:
@@ -72,21 +81,22 @@ def _joined(group: Sequence[Pair]) -> Pair:
     if len(group) == 1:
         s, t = group[0]
         return s.reshape(-1), t.reshape(-1)
-    both = torch.cat([t.reshape(-1) for side in zip(*group, strict=True) for t in side])
+    both = flatten([t for side in zip(*group, strict=True) for t in side])
     s, t = both.split(both.numel() // 2)
     return s, t
 
 
 def _pieces_of_pairs(pairs: Sequence[Pair]) -> Iterator[Pair]:
-    for s, t in pairs:
-        yield from zip(_pieces(s, PRODUCT_PIECE), _pieces(t, PRODUCT_PIECE), strict=True)
+    left, right = [s for s, _ in pairs], [t for _, t in pairs]
+    return zip(_pieces(left, PRODUCT_PIECE), _pieces(right, PRODUCT_PIECE), strict=True)
 
 
-def _pieces(t: Tensor, size: int) -> Sequence[Tensor]:
-    """The numbers of a tensor, in pieces where a CPU sums them."""
-    if t.device.type != "cpu" or t.numel() <= size:
-        return (t.reshape(-1),)
-    return t.reshape(-1).split(size)
+def _pieces(tensors: Sequence[Tensor], size: int) -> list[Tensor]:
+    """The numbers of tensors in rows of at most `size`: the short ones joined, then the others."""
+    short = [t for t in tensors if t.numel() <= SHORT]
+    rows = [flatten(short)] if short else []
+    rows += [t.reshape(-1) for t in tensors if t.numel() > SHORT]
+    return [p for row in rows for p in (row.split(size) if row.numel() > size else (row,))]
 
 
 def _wide(t: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from sampa.method import Round
 from sampa.torch_private import outside_of_graphs
 
 MB = 1 << 20
-SMALLEST_BUCKET_MB, LARGEST_BUCKET_MB = 0.25, 25
+SMALLEST_BUCKET_MB, LARGEST_BUCKET_MB = 0.5, 25
 COMPILERS_LEAST_BUCKET = MB
 
 
