@@ -24,13 +24,22 @@ def flip_one_bit(weight: Tensor) -> None:
     bits.view(-1)[0] ^= 1 << 20  # a low bit would soon be rounded away
 
 
-def train_and_disturb(branches: int, make: Callable[..., sampa.SharpnessAware], at: int) -> int:
+def swap_columns(weight: Tensor) -> None:
+    weight.detach()[:, [0, 2]] = weight.detach()[:, [2, 0]]
+
+
+def train_and_disturb(
+    branches: int,
+    make: Callable[..., sampa.SharpnessAware],
+    at: int,
+    disturb: Callable[[Tensor], None] = flip_one_bit,
+) -> int:
     """Train with a check every 5 rounds; gives the number of steps if nobody complained."""
     run = Run(make=make, distribute={"branches": branches, "check_every": 5})
     session = Session(run)
     session.advance(at)
     if rank() == 1:
-        flip_one_bit(session.model.get_parameter("head.weight"))
+        disturb(session.model.get_parameter("head.weight"))
     try:
         session.advance(20)
     except RuntimeError as error:
@@ -52,6 +61,12 @@ def test_a_bit_that_flipped_in_one_replica_is_found_by_name(
 def test_a_bit_that_flipped_is_found_within_the_stated_number_of_rounds() -> None:
     for message in collect_ranks(2, train_and_disturb, 2, sampa.SAMPa, 7, timeout=30):
         assert any(f"after {n} steps" in message for n in range(7, 12))
+
+
+def test_columns_that_changed_places_in_one_replica_are_found_by_name() -> None:
+    arguments = 1, sampa.SAM, 0, swap_columns
+    for message in collect_ranks(2, train_and_disturb, *arguments, timeout=30):
+        assert "step 0: the replicas differ: 'head.weight' on rank(s) [1]" in message
 
 
 class OwnOrder(Session):

@@ -20,7 +20,7 @@ from torch import Tensor
 from sampa.batches import tensors_in
 from sampa.execution.executor import Doubt
 from sampa.execution.parallel.groups import Groups
-from sampa.vectors.random import scramble_
+from sampa.vectors.random import LARGEST_PIECE, scramble_
 from sampa.vectors.vector import Weights
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -125,31 +125,37 @@ def _worker() -> ThreadPoolExecutor:
 
 
 def _fingerprint(t: Tensor) -> Tensor:
-    """A sum over the bits: one that flipped changes it, as do two samples that changed places."""
-    t = torch.view_as_real(t) if t.is_complex() else t
-    if t.numel() == 0:
-        return torch.zeros((), dtype=torch.int64, device=t.device)
-    rows = t.detach().reshape(t.shape[0] if t.dim() else 1, -1).contiguous()
-    in_eights = rows.shape[1] * rows.element_size() % 8 == rows.data_ptr() % 8 == 0
-    width = 8 if in_eights else rows.element_size()
-    sums = rows.view(_INTEGERS[width]).sum(1, dtype=torch.int64)
-    return (sums * torch.arange(1, 2 * len(sums), 2, device=t.device)).sum()
+    """A number that depends on every bit of a tensor and its place, on the tensor's device.
+
+    Places are those of the elements in their logical order: replicas may differ in their strides.
+    """
+    if t.device.type == "cpu":  # 15 times faster there than hashes of the elements
+        return torch.tensor(_checksum([t]))
+    return _sum_of_hashes(t)
 
 
 def _sum_of_hashes(t: Tensor) -> Tensor:
     """Σ hash(element, place) of a tensor on a device, without asking it."""
-    flat = (torch.view_as_real(t) if t.is_complex() else t).detach().reshape(-1)
-    elements = flat.view(_INTEGERS[flat.element_size()])
-    words = elements.view(torch.int32) if flat.element_size() == 8 else elements.to(torch.int32)
-    hashes = torch.arange(len(words), dtype=torch.int32, device=t.device).mul_(0x3C6EF373)
-    scramble_(hashes.bitwise_xor_(words), len(words))
-    return hashes.sum(dtype=torch.int64)
+    elements = _flat(t)
+    elements = elements.view(_INTEGERS[elements.element_size()])
+    words = elements.view(torch.int32) if elements.element_size() == 8 else elements
+    total = torch.zeros((), dtype=torch.int64, device=t.device)
+    for number, piece in enumerate(words.split(LARGEST_PIECE)):
+        hashes = torch.arange(len(piece), dtype=torch.int32, device=t.device).mul_(0x3C6EF373)
+        scramble_(hashes.bitwise_xor_(piece.to(torch.int32)), number << 32 | len(piece))
+        total += hashes.sum(dtype=torch.int64)
+    return total
 
 
 def _checksum(tensors: list[Tensor]) -> int:
     """Of all bytes in their order. zlib lets other threads run meanwhile."""
     value = 0
     for t in tensors:
-        flat = t.detach().reshape(-1).contiguous()
-        value = zlib.crc32(flat.view(torch.uint8).numpy().data, value)
+        value = zlib.crc32(_flat(t).view(torch.uint8).numpy().data, value)
     return value
+
+
+def _flat(t: Tensor) -> Tensor:
+    """The elements in their logical order, as real numbers."""
+    t = torch.view_as_real(t.detach().resolve_conj()) if t.is_complex() else t.detach()
+    return t.resolve_neg().reshape(-1).contiguous()
