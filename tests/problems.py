@@ -187,14 +187,33 @@ def vector_batches(
     ]
 
 
+class Points(list[Tensor]):
+    """Weights at which a loss was evaluated, one after the other, and the batch of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[Any] = []
+
+    def note(self, point: Tensor, batch: Any) -> None:
+        self.append(point)
+        self.batches.append(batch)
+
+    def on(self, batch: Any) -> list[Tensor]:
+        """Those of one batch. SAMPa's are y_t and, a call of `step` later, x̃_t."""
+        return [p for p, b in zip(self, self.batches, strict=True) if b is batch]
+
+
 def watched(
     model: nn.Module, loss_fn: Callable[[Any], Tensor]
-) -> tuple[Callable[[Any], Tensor], list[Tensor]]:
-    """The same loss_fn, and the list of weights at which it gets called."""
-    points: list[Tensor] = []
+) -> tuple[Callable[[Any], Tensor], Points]:
+    """The same loss_fn, and the weights at which it gets called.
+
+    The probes of a round are evaluated in any order: where a round has several, look at the batch.
+    """
+    points = Points()
 
     def watching(batch: Any) -> Tensor:
-        points.append(flat(model))
+        points.note(flat(model), batch)
         return loss_fn(batch)
 
     return watching, points

@@ -158,7 +158,8 @@ def test_sampa_returns_the_loss_on_the_incoming_batch_at_the_lookahead() -> None
     optimizer = sampa.SAMPa(sgd(model), rho=0.3)
     optimizer.step(loss_fn, BATCHES[0])
     loss = optimizer.step(loss_fn, BATCHES[1])
-    torch.nn.utils.vector_to_parameters(points[-1], twin.parameters())
+    (y,) = points.on(BATCHES[1])
+    torch.nn.utils.vector_to_parameters(y, twin.parameters())
     assert torch.equal(loss, cross_entropy_of(twin)(BATCHES[1]))
 
 

@@ -74,7 +74,19 @@ def test_the_first_update_of_sampa_has_the_radius_of_t_zero() -> None:
     optimizer = sampa.SAMPa(sgd(model), rho=lambda t: 0.5 + t, perturb_eps=0.0)
     for batch in BATCHES[:2]:
         optimizer.step(loss_fn, batch)
-    assert (points[1] - points[0]).norm().item() == pytest.approx(0.5, rel=1e-13)
+    x, x_tilde = points.on(BATCHES[0])
+    assert (x_tilde - x).norm().item() == pytest.approx(0.5, rel=1e-13)
+
+
+def test_a_serial_round_evaluates_perturbed_points_last() -> None:
+    """The lookahead's copy of the base optimizer's state is then gone before the other gradient."""
+    model = tiny_mlp()
+    loss_fn, points = watched(model, cross_entropy_of(model))
+    optimizer = sampa.SAMPa(sgd(model))
+    for batch in BATCHES[:3]:
+        optimizer.step(loss_fn, batch)
+    order = [next(i for i, b in enumerate(BATCHES) if b is batch) for batch in points.batches]
+    assert order == [0, 1, 0, 2, 1]
 
 
 # ---- clipping ------------------------------------------------------------------------------------
@@ -111,7 +123,7 @@ def test_max_norm_acts_inside_the_lookahead() -> None:
     optimizer = sampa.SAMPa(plain_sgd(model), max_norm=0.01)
     for batch in BATCHES[:2]:
         optimizer.step(loss_fn, batch)
-    x, _, y = points
+    x, (y,) = points[0], points.on(BATCHES[1])
     assert (y - x).norm().item() == pytest.approx(0.01, rel=1e-12)
 
 

@@ -19,7 +19,7 @@ import sampa
 from sampa.method import BaseView, Hyperparameters, ModelView
 from sampa.vectors.random import RandomNumbers
 from sampa.vectors.vector import add_
-from tests.problems import BASES, flat, vector_batches
+from tests.problems import BASES, Points, flat, vector_batches
 
 Sample = tuple[Tensor, ...]  # inputs, classes, the samples' numbers
 MakeBase = Callable[[Any], torch.optim.Optimizer]
@@ -121,18 +121,19 @@ def points_of(
     batches: Sequence[Sample] = BATCHES[:1],
     base: str = "sgd-momentum",
     **settings: Any,
-) -> list[list[Tensor]]:
+) -> list[Points]:
     """For each call of step: x_t, then every point at which loss_fn was called."""
     model = normalized_mlp()
     optimizer = make(BASES[base](model.parameters()), executor=sampa.Serial(model), **settings)
-    visited: list[list[Tensor]] = []
+    visited: list[Points] = []
 
     def loss_fn(batch: Sample) -> sampa.Loss:
-        visited[-1].append(flat(model))
+        visited[-1].note(flat(model), batch)
         return loss_of(model)(batch)
 
     for batch in batches:
-        visited.append([flat(model)])
+        visited.append(Points())
+        visited[-1].note(flat(model), None)
         optimizer.step(loss_fn, batch)
     return visited
 

@@ -26,17 +26,23 @@ class Spoiled(nn.Module):
         super().__init__()
         self.net = small_net()
         self.branch, self.factor = branch, factor
-        self.passes = 0
+        self.passes: list[Tensor] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        self.passes += 1
-        return self.net(x) * self.factor if self._is_bad() else self.net(x)
+        is_held = any(torch.equal(x, earlier) for earlier in self.passes)
+        self.passes.append(x)
+        return self.net(x) * self.factor if self._is_bad(is_held) else self.net(x)
 
-    def _is_bad(self) -> bool:
-        """In one process branches take turns, after a first step of one pass."""
+    def _is_bad(self, is_held: bool) -> bool:
+        """The first branch evaluates held batches, the second incoming ones.
+
+        In one process a step makes both passes, after a first step of one pass.
+        """
         if os.environ["WORLD_SIZE"] == "1":
-            return self.passes == 2 * BAD_STEP - 2 + self.branch
-        return self.passes == BAD_STEP and int(os.environ["RANK"]) == self.branch
+            step, branch = len(self.passes) // 2 + 1, 0 if is_held else 1
+        else:
+            step, branch = len(self.passes), int(os.environ["RANK"])
+        return (step, branch) == (BAD_STEP, self.branch)
 
 
 def train_spoiled(branch: int, factor: float, options: dict[str, Any]) -> list[Any]:

@@ -127,7 +127,7 @@ class Step:
 
 
 def steps_of(name: str) -> list[Step]:
-    """SAMPa on plain SGD; the points of a call come in turn, x̃ first."""
+    """SAMPa on plain SGD: x̃ is where the held batch is evaluated, y where the incoming one is."""
     model = normalized_mlp()
     base = BASES["sgd"](model.parameters())
     optimizer = sampa.SAMPa(
@@ -141,11 +141,14 @@ def steps_of(name: str) -> list[Step]:
     steps: list[Step] = []
     y_before = flat(model)
     for t, batch in enumerate(BATCHES):
-        points: list[Tensor] = []
+        points: dict[bool, list[Tensor]] = {False: [], True: []}
 
-        def loss_fn(b: Any, points: list[Tensor] = points) -> sampa.Loss:
-            points.append(flat(model))
-            return loss_of(model)(b)
+        def loss_fn(
+            part: Any, points: dict[bool, list[Tensor]] = points, batch: Any = batch
+        ) -> sampa.Loss:
+            is_incoming = bool(torch.isin(part[2], batch[2]).all())
+            points[is_incoming].append(flat(model))
+            return loss_of(model)(part)
 
         x = flat(model)
         optimizer.step(loss_fn, batch)
@@ -153,9 +156,10 @@ def steps_of(name: str) -> list[Step]:
             continue
         handed_on = gradient_of(model)
         g = gradient_at(y_before, BATCHES[t - 1])
-        x_tilde = points[0:4:2] if name == "msam" else points[:1]
-        steps.append(Step(x, x_tilde, points[1], g, y_before, handed_on, t - 1))
-        y_before = points[1]
+        x_tilde, y = points[False], points[True][0]
+        assert all(torch.equal(y, other) for other in points[True])
+        steps.append(Step(x, x_tilde, y, g, y_before, handed_on, t - 1))
+        y_before = y
     return steps
 
 
@@ -230,9 +234,10 @@ def test_bisam_perturbs_by_the_bounds_gradient_at_y() -> None:
 def test_shared_gradient_saves_a_probe_and_looks_ahead_along_the_bound() -> None:
     settings = {"rho": RHO, "ascent_loss": sampa.ZeroOneBound(), "shared_gradient": True}
     first, second = points_of(sampa.SAMPa, BATCHES[:2], "sgd", **settings)
-    assert len(second) == 3  # x_t, then x̃ and y
+    assert len(second) == 3  # x_t, and x̃ and y
     p = gradient_at(first[0], BATCHES[0], sampa.ZeroOneBound())
-    torch.testing.assert_close(second[2], second[0] - LR * p, rtol=0, atol=ROUNDING)
+    (y,) = second.on(BATCHES[1])
+    torch.testing.assert_close(y, second[0] - LR * p, rtol=0, atol=ROUNDING)
 
 
 def test_micro_batches_of_a_short_last_batch_are_weighted_by_their_size() -> None:

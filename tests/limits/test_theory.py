@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import sampa
-from sampa.lab.reproduce.theory import NO_BATCH, ConvexProblem
+from sampa.lab.reproduce.theory import ConvexProblem
 from tests.problems import watched
 
 STEPS = 25
@@ -70,13 +70,14 @@ def run_sampa(problem: ConvexProblem, rho: float, lr: list[float]) -> Run:
     base = torch.optim.SGD(problem.parameters(), lr=lr[0])
     optimizer = sampa.SAMPa(base, rho=rho, lam=0.0, perturb_eps=0.0)
     loss_fn, points = watched(problem, problem)
-    optimizer.step(loss_fn, NO_BATCH)
+    optimizer.step(loss_fn, torch.zeros(1))
     x, y = [points[0]], [points[0]]
     for step_size in lr[:-1]:
         base.param_groups[0]["lr"] = step_size
-        optimizer.step(loss_fn, NO_BATCH)
+        batch = torch.zeros(1)  # full gradients: it is only told apart from others
+        optimizer.step(loss_fn, batch)
         x.append(problem.x.detach().clone())
-        y.append(points[-1])
+        y += points.on(batch)
     return Run(x, y, lr)
 
 

@@ -16,7 +16,7 @@ RHO = 0.3
 
 
 def run(**settings: Any) -> tuple[list[Tensor], list[tuple[Tensor, list[int]]]]:
-    """The iterates; the point and the samples' numbers of every evaluation, in order."""
+    """The iterates; the point and the samples' numbers of every evaluation."""
     model = normalized_mlp()
     base = BASES["sgd"](model.parameters())
     optimizer = sampa.AsyncSAM(base, rho=RHO, perturb_eps=0.0, **settings)
@@ -55,16 +55,18 @@ def test_steps_follow_the_formula_with_the_gradient_of_the_step_before(share: fl
         offset = RHO * unit(gradient_at(x[t], tuple(part[:kept] for part in batch)))
 
 
-def test_descent_and_ascent_are_evaluated_in_this_order_on_the_same_batch() -> None:
+def test_descent_and_ascent_are_evaluated_on_the_same_batch() -> None:
     x, calls = run(ascent_share=0.5)
-    assert [n for _, n in calls[:4]] == [numbers(0), numbers(0, 0.5), numbers(1), numbers(1, 0.5)]
-    assert torch.equal(calls[1][0], x[0])
-    assert torch.equal(calls[3][0], x[1])
+    for t in range(2):
+        of_step = {len(n): (point, n) for point, n in calls[2 * t : 2 * t + 2]}
+        assert of_step[6][1] == numbers(t)
+        assert of_step[3][1] == numbers(t, 0.5)
+        assert torch.equal(of_step[3][0], x[t])
 
 
 def test_first_update_is_unperturbed() -> None:
     x, calls = run()
-    assert torch.equal(calls[0][0], x[0])
+    assert all(torch.equal(point, x[0]) for point, _ in calls[:2])
 
 
 def test_next_form_perturbs_and_updates_on_the_same_batch() -> None:
@@ -89,4 +91,4 @@ def test_both_gradients_are_one_round() -> None:
 
 def test_ascent_part_has_at_least_one_sample() -> None:
     _, calls = run(ascent_share=0.01)
-    assert calls[1][1] == [0]
+    assert min((n for _, n in calls[:2]), key=len) == [0]

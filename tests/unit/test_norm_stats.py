@@ -11,7 +11,7 @@ from torch.nn.modules import module as torch_module
 
 import sampa
 from sampa.execution.batch_norm import frozen_statistics
-from tests.problems import METHODS, Batch, cross_entropy_of, flat, sgd, vector_batches
+from tests.problems import METHODS, Batch, Points, cross_entropy_of, flat, sgd, vector_batches
 
 BATCHES = vector_batches(5)
 ONCE_A_CALL = [name for name in METHODS if name != "sampa-script"]
@@ -75,13 +75,20 @@ def mean_after_linear(make: Callable[..., sampa.SharpnessAware], calls: int) -> 
     linear, norm = nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=1.0)
     model = nn.Sequential(linear, norm, nn.Linear(4, 3)).double()
     optimizer = make(sgd(model))
-    seen: list[Tensor] = []
-    norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].mean(0).detach()))
+    points = Points()  # of the layer's inputs: their mean
+    inputs_of: list[Batch] = []
+    norm.register_forward_pre_hook(
+        lambda _, inputs: points.note(inputs[0].mean(0).detach(), inputs_of[-1])
+    )
+
+    def loss_fn(batch: Batch) -> Tensor:
+        inputs_of.append(batch)
+        return cross_entropy_of(model)(batch)
+
     for batch in BATCHES[:calls]:
-        seen.clear()
-        optimizer.step(cross_entropy_of(model), batch)
+        optimizer.step(loss_fn, batch)
     assert norm.running_mean is not None
-    return [norm.running_mean, *seen]
+    return [norm.running_mean, *points.on(BATCHES[calls - 1])]
 
 
 def test_sam_counts_its_clean_pass() -> None:
@@ -92,7 +99,7 @@ def test_sam_counts_its_clean_pass() -> None:
 
 
 def test_sampa_counts_its_lookahead_pass() -> None:
-    counted, _, lookahead = mean_after_linear(sampa.SAMPa, calls=2)
+    counted, lookahead = mean_after_linear(sampa.SAMPa, calls=2)
     torch.testing.assert_close(counted, lookahead, rtol=0, atol=1e-15)
 
 

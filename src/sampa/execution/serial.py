@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
 from sampa.execution.executor import Doubt, Executor, launched_world_size, shard_sampler
-from sampa.method import Round
+from sampa.method import PERTURBED, Round
 from sampa.vectors.vector import Weights
 
 
@@ -31,11 +31,13 @@ class Serial:
         pass
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
-        answers: list[Answer] = []
-        for number, probe in enumerate(probes, start=first):
-            loss = evaluator.backward(probe, number)
-            answers.append(evaluator.answer(probe, evaluator.taken(), loss))
-        return answers
+        answers: dict[int, Answer] = {}
+        # Perturbed points last: a lookahead needs a copy of the base optimizer's state on top of
+        # what is alive, and less is alive in the beginning.
+        for i in sorted(range(len(probes)), key=lambda i: probes[i].role is PERTURBED):
+            loss = evaluator.backward(probes[i], first + i)
+            answers[i] = evaluator.answer(probes[i], evaluator.taken(), loss)
+        return [answers[i] for i in range(len(probes))]
 
     def doubts(self) -> list[Doubt]:
         return []

@@ -57,11 +57,11 @@ def test_with_late_checks_the_host_never_waits(method: str) -> None:
     ("method", "base", "buffers"),
     [
         ("sam", "sgd", 5),
-        ("sampa", "sgd", 7),
+        ("sampa", "sgd", 6),
         ("sam", "adamw", 6),
-        ("sampa", "adamw", 8),
+        ("sampa", "adamw", 7),
         ("sam", "adamw-foreach", 6),
-        ("sampa", "adamw-foreach", 9),
+        ("sampa", "adamw-foreach", 8),
     ],
 )
 def test_parameter_sized_buffers_alive(method: str, base: str, buffers: int) -> None:

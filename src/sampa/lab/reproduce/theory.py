@@ -24,7 +24,6 @@ from sampa.lab.training.conditions import conditions
 
 RHO = 0.1
 HORIZONS = (10, 30, 100, 300, 1000)
-NO_BATCH = torch.zeros(1)  # full gradients
 
 
 class ConvexProblem(nn.Module):
@@ -133,19 +132,19 @@ def step_size(problem: ConvexProblem, T: int) -> float:
 
 
 def trace(problem: ConvexProblem, T: int) -> Trace:
-    """SAMPa-0 for T updates, watched from outside: the lookahead y is the last point evaluated."""
-    points: list[Tensor] = []
+    """SAMPa-0 for T updates, watched from outside: y_t is where batch t is evaluated first."""
+    y: dict[int, Tensor] = {}
 
     def loss_fn(batch: Tensor) -> Tensor:
-        points.append(problem.x.detach().clone())
+        y.setdefault(int(batch), problem.x.detach().clone())
         return problem(batch)
 
     found = Trace(problem, step_size(problem, T))
     base = torch.optim.SGD(problem.parameters(), lr=found.lr)
     optimizer = sampa.SAMPa(base, rho=RHO, lam=0.0, perturb_eps=0.0)
-    for _ in range(T + 1):  # the first call computes g_0 = ∇f(y_0), and y_0 = x_0
-        optimizer.step(loss_fn, NO_BATCH)
-        found.visit(problem.x.detach().clone(), points[-1])
+    for t in range(T + 1):  # the first call computes g_0 = ∇f(y_0), and y_0 = x_0
+        optimizer.step(loss_fn, torch.tensor([t]))  # full gradients: a batch is only its number
+        found.visit(problem.x.detach().clone(), y[t])
     return found
 
 
