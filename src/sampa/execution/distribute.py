@@ -8,6 +8,7 @@ from sampa.execution.executor import Executor, launched_world_size
 from sampa.execution.parallel.executor import Parallel
 from sampa.execution.parallel.groups import is_distributed
 from sampa.execution.serial import Serial
+from sampa.execution.wrapped import require_bare
 from sampa.messages import require
 
 
@@ -26,7 +27,8 @@ def distribute(
     In plain python the result is serial. Under torchrun the ranks form a mesh branch × data.
 
     Args:
-        model: The model, on its device. Rank 0's weights are copied to all ranks.
+        model: The bare model, on its device, not in DistributedDataParallel or sharded. Rank 0's
+            weights are copied to all ranks.
         branches: How many probes of a round run at once; 2 for SAMPa. 1 is plain data parallel,
             which is what methods with one probe per round (SAM) want.
         find_unused_parameters: Needed if some parameters take no part in some passes.
@@ -47,6 +49,7 @@ def distribute(
         >>> executor.mesh is None  # plain python
         True
     """
+    require_bare("sampa.distribute", model)
     require("branches", branches, branches >= 1, ">= 1")
     require("bucket_mb", bucket_mb, bucket_mb is None or bucket_mb > 0, "> 0 or None")
     require("timeout", timeout, timeout > 0, "> 0")

@@ -9,6 +9,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
 from sampa.execution.executor import Doubt, Executor, launched_world_size, shard_sampler
+from sampa.execution.wrapped import require_bare
 from sampa.method import PERTURBED, Round
 from sampa.vectors.vector import Weights
 
@@ -21,6 +22,8 @@ class Serial:
     data_rank = 0
 
     def __init__(self, model: nn.Module | None = None) -> None:
+        if model is not None:
+            require_bare("sampa.Serial", model)
         self.model = model
 
     @property
