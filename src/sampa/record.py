@@ -134,7 +134,7 @@ class Numbers:
         self._host = Readback(torch.stack([n.detach().to(device) for n in numbers]))
         shared = [n.to(device) for n in compress(norms, is_shared)] or [norms[0].new_zeros(())]
         self.is_bad = torch.stack(shared).isfinite().all().logical_not()
-        for flag in flags:
+        for flag in (f for f, doubt in zip(flags, doubts, strict=True) if doubt.is_certain):
             self.is_bad = self.is_bad | flag
 
     @cached_property
@@ -148,6 +148,7 @@ class Numbers:
         for doubt in self._doubts:
             if next(numbers):
                 doubt.refuse()
+        self._doubts = ()  # with the batches that they know
         losses = tuple(next(numbers) for _ in range(self._losses))
         norms = tuple(next(numbers) for _ in self._is_shared)
         batches = [(s, next(numbers)) for s in self._batch_losses]

@@ -1,4 +1,4 @@
-"""What else shares gradients between ranks is refused: by its name, or by its effect."""
+"""Models whose gradients something else shares are refused by name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ import sampa
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
-
-
-# ---- by name ---------------------------------------------------------------------------------
 
 
 def in_a_wrapper() -> nn.Module:

@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sampa.execution.parallel import agreement
 from sampa.execution.parallel.agreement import SMALL_BATCH, BatchMark
-from sampa.execution.parallel.executor import _device_of
 from sampa.execution.parallel.model import chosen_bucket_mb
+from sampa.execution.parallel.route import device_of
 
 DTYPES = [torch.uint8, torch.bool, torch.float16, torch.float32, torch.int64, torch.complex64]
 
@@ -95,7 +95,7 @@ def test_buffers_that_were_left_on_another_device_are_refused() -> None:
     model = nn.BatchNorm1d(3, device="meta")
     model.register_buffer("table", torch.zeros(2))
     with pytest.raises(ValueError, match=r"parameters on meta and 1 buffer.*'table'"):
-        _device_of(model)
+        device_of(model)
 
 
 @pytest.mark.parametrize(("megabytes", "expected"), [(1, 0.5), (16, 1), (160, 10), (4000, 25)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -23,10 +23,13 @@ class Doubt:
     Attributes:
         flag: On the device: not zero where it is wrong.
         refuse: Raises the error that says so.
+        is_certain: Whether the flag alone tells, so that a step must change nothing where it is
+            set; otherwise `refuse` finds out, and may return.
     """
 
     flag: Tensor
-    refuse: Callable[[], NoReturn]
+    refuse: Callable[[], None]
+    is_certain: bool = True
 
 
 class Executor(Protocol):

@@ -7,6 +7,7 @@ import datetime
 import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from sampa.execution.evaluate import Answer, Evaluator, Pass
 from sampa.execution.executor import Doubt, shard_sampler
 from sampa.execution.parallel.agreement import Agreement, BatchMark
 from sampa.execution.parallel.exchange import Exchange, Sharing
+from sampa.execution.parallel.foreign import ForeignAveraging
 from sampa.execution.parallel.groups import (
     Groups,
     Traffic,
@@ -33,12 +35,7 @@ from sampa.execution.parallel.model import (
     confine_to_branch,
     refuse_to_copy,
 )
-from sampa.execution.parallel.network import NetworkExchange
-from sampa.execution.parallel.shared_memory import (
-    SharedMemory,
-    SharedMemoryExchange,
-    open_shared_memory,
-)
+from sampa.execution.parallel.route import Route, RouteOptions, device_of
 from sampa.execution.profiling import EXCHANGE
 from sampa.method import INCOMING, Probe, Round
 from sampa.vectors.vector import Weights
@@ -83,7 +80,8 @@ class Parallel:
         check_every: int,
         shared_memory: bool,
     ) -> None:
-        self.mesh = open_mesh(_device_of(model), branches, datetime.timedelta(seconds=timeout))
+        patience = datetime.timedelta(seconds=timeout)
+        self.mesh = open_mesh(device_of(model), branches, patience)
         require_same_model(model)
         self._groups = Groups(self.mesh)
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
@@ -93,32 +91,12 @@ class Parallel:
         self._buckets_are_final = find_unused_parameters or self._groups.data_ranks < 3
         self._mark = BatchMark(None)
         self._agreement = Agreement(self._groups, self._names, check_every)
+        self._foreign = ForeignAveraging(self._groups)
         self._statistics = SharedStatistics(model, self._groups)
         confine_to_branch(model, self._groups)
-        # DDP does it for its own, and for buffers only since torch 2.13.
-        parameters = [p.detach() for p in model.parameters()]
-        self._groups.broadcast([*parameters, *model.buffers()], branch=0)
-        memory = self._shared_memory(model, timeout) if shared_memory else None
-        self.exchange, self.model = self._open_exchange(
-            model, memory, bucket_mb=bucket_mb, use_varies=find_unused_parameters
-        )
-
-    def _open_exchange(
-        self,
-        model: nn.Module,
-        memory: SharedMemory | None,
-        *,
-        bucket_mb: float | None,
-        use_varies: bool,
-    ) -> tuple[Exchange, PlainModel | ReducedModel]:
-        """The way that gradients travel, and the model in the wrapper that it needs."""
-        if memory is not None:
-            shared = SharedMemoryExchange(self._groups, memory, self._names, use_varies=use_varies)
-            return shared, PlainModel(model, self._statistics, shared.note_call)
-        network = NetworkExchange(self._groups, self._names, use_varies=use_varies)
-        reduced = ReducedModel(model, self._statistics, bucket_mb=bucket_mb, find_unused=use_varies)
-        reduced.register_comm_hook(None, network.hook)
-        return network, reduced
+        options = RouteOptions(find_unused_parameters, bucket_mb, patience, shared_memory)
+        self._route = Route(self._groups, model, self._statistics, self._names, options)
+        self.exchange, self.model = self._route.open()
 
     @property
     def module(self) -> nn.Module:
@@ -212,7 +190,11 @@ class Parallel:
         self._launch(wave, probe, number, sharing, evaluator)
         loss = evaluator.backward(probe, number, self._pass(sharing))
         self._statistics.note(wave)
-        return self._collect(wave, loss, sharing, evaluator)
+        answers = self._collect(wave, loss, sharing, evaluator)
+        if Sharing.GATHER in sharing and not self._foreign.is_ruled_out:
+            examine = partial(self._foreign.examine, probe, number, evaluator, self._alone())
+            self._doubts.append(Doubt(_are_equal(answers), examine, is_certain=False))
+        return answers
 
     def _sharing(self, wave: Round, probe: Probe, evaluator: Evaluator) -> Sharing:
         averages = self._groups.data_ranks > 1 and probe.mode.backward
@@ -250,6 +232,9 @@ class Parallel:
         announces = bool(sharing) or self._groups.data_ranks > 1
         return ExchangedPass(self.exchange, self.model, sharing, announces)
 
+    def _alone(self) -> ExchangedPass:
+        return ExchangedPass(self.exchange, self.model, Sharing.NOTHING, announces=False)
+
     def _settle_buckets(self, probe: Probe, number: int, evaluator: Evaluator) -> None:
         """Let DDP arrange its buckets, with a pass whose result is dropped.
 
@@ -264,16 +249,11 @@ class Parallel:
         self.exchange.collect(evaluator, branches=1)
         self._buckets_are_final = True
 
-    def _shared_memory(self, model: nn.Module, timeout: float) -> SharedMemory | None:
-        """Memory for the gradients of all branches, if all ranks are branches of one machine."""
-        trained = [p for p in model.parameters() if p.requires_grad]
-        on_cpu = all(p.device.type == "cpu" for p in trained)
-        dtypes = {p.dtype for p in trained}
-        fits = on_cpu and len(dtypes) == 1 and all(dtype.is_floating_point for dtype in dtypes)
-        if self._groups.data_ranks > 1 or not fits:
-            return None
-        size = sum(p.nbytes for p in trained)
-        return open_shared_memory(self._groups, size, datetime.timedelta(seconds=timeout))
+
+def _are_equal(answers: list[Answer]) -> Tensor:
+    """Whether all gradients have the same norm, and a good one: a flag on the device."""
+    norms = torch.stack([answer.gradient.norm for answer in answers])
+    return (norms.amin() == norms.amax()) & (norms[0] > 0) & norms[0].isfinite()
 
 
 def _require_exchangeable(wave: Round) -> None:
@@ -282,34 +262,6 @@ def _require_exchangeable(wave: Round) -> None:
             "a probe with observe, or without a backward pass, must be alone in its round: the "
             "other ranks would not learn what it saw; yield it in a round of its own"
         )
-
-
-def _device_of(model: nn.Module) -> torch.device:
-    """The device of a model that can be distributed.
-
-    Raises:
-        ValueError: If the model is on several devices, or has complex parameters.
-    """
-    devices = {p.device for p in model.parameters()}
-    if len(devices) != 1:
-        raise ValueError(
-            f"a distributed model must be on one device per rank, got {sorted(map(str, devices))}; "
-            "move it with model.to(device) before distribute"
-        )
-    left = [name for name, b in model.named_buffers() if b.device not in devices]
-    if left:
-        raise ValueError(
-            f"a distributed model must be on one device per rank, got parameters on "
-            f"{min(map(str, devices))} and {len(left)} buffer(s) elsewhere (the first is "
-            f"{left[0]!r}); move them with model.to(device) before distribute, and register them "
-            "with register_buffer"
-        )
-    if any(p.is_complex() for p in model.parameters()):
-        raise ValueError(
-            "a distributed model must have real parameters, got complex ones, whose gradients "
-            "are not exchanged; keep torch.view_as_real(...) of them as parameters"
-        )
-    return devices.pop()
 
 
 def _stacklevel_of_caller() -> int:
