@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
@@ -40,29 +41,65 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"{kind} must be a known name, got {name!r}; {hint}"
 
 
+STEPS_OTHERWISE = {
+    "LBFGS": "evaluates the loss itself, in a closure",
+    "AliG": "needs the value of the loss",
+    "AdaHessian": "needs second derivatives",
+    "SophiaH": "needs second derivatives",
+    "LOMO": "updates the weights during backward",
+    "AdaLOMO": "updates the weights during backward",
+    "GSAM": "needs two gradients a step",
+}
+"""Optimizers of torch and pytorch_optimizer that make no step from one given gradient, and why."""
+
+
 def require_base(base: Any) -> None:
     """Raise if `base` is no optimizer that steps from one given gradient."""
-    from torch.optim import LBFGS, Optimizer  # the command line needs the other messages at once
+    from torch.optim import Optimizer  # the command line needs the other messages at once
 
+    name = type(base).__name__
     if not isinstance(base, Optimizer):
+        hint = "build it first: sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.05)"
+        if callable(getattr(base, "step", None)):
+            hint = (
+                "it has a step of its own but does not subclass torch.optim.Optimizer, so that its "
+                "state cannot be found; use a class that does (schedulefree.AdamWScheduleFree, "
+                "pytorch_optimizer.ScheduleFreeWrapper)"
+            )
+        raise TypeError(f"base must be a torch optimizer, got {name}; {hint}")
+    if hasattr(base, "base") and hasattr(base, "method"):
         raise TypeError(
-            f"base must be a torch optimizer, got {type(base).__name__}; build it first: "
-            "sampa.SAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.05)"
+            "base must be a plain torch optimizer, got a sampa optimizer; "
+            "methods are combined by choosing their pieces, not by wrapping twice"
+        )
+    if not hasattr(base, "param_groups"):
+        raise TypeError(
+            f"base must have param_groups, got {name}, which has none; pass the optimizer inside it"
         )
     if not any(group["params"] for group in base.param_groups):
         raise ValueError(
             "base must have at least one parameter, got none; pass model.parameters() "
             "(a list of them if they are needed twice: it is used up after the first time)"
         )
-    if hasattr(base, "base"):
+    _require_step_from_one_gradient(base)
+
+
+def _require_step_from_one_gradient(base: Any) -> None:
+    name = type(base).__name__
+    names = [kind.__name__ for kind in type(base).__mro__]
+    reason = next((STEPS_OTHERWISE[kind] for kind in names if kind in STEPS_OTHERWISE), None)
+    arguments = list(inspect.signature(type(base).step).parameters.values())[1:]
+    if reason is None and any(a.default is a.empty and a.name == "closure" for a in arguments):
+        reason = "evaluates the loss itself, in a closure"
+    if hasattr(base, "first_step") and hasattr(base, "second_step"):
+        reason = "needs two gradients a step"
+    if reason is not None:
+        instead = "use a first-order optimizer"
+        if "two gradients" in reason:
+            instead = "pass the optimizer inside it to the method of sampa (sampa.METHODS)"
         raise TypeError(
-            "base must be a plain torch optimizer, got a sampa optimizer; "
-            "methods are combined by choosing their pieces, not by wrapping twice"
-        )
-    if isinstance(base, LBFGS):
-        raise TypeError(
-            "base must make its step from one given gradient, got LBFGS, which evaluates the loss "
-            "itself; use a first-order optimizer"
+            f"base must make its step from one given gradient, got {name}, which {reason}; "
+            f"{instead}"
         )
 
 

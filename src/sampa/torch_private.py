@@ -35,7 +35,8 @@ PRIVATE = {
     "torch._C._nn.flatten_dense_tensors": "joins tensors of any shapes in one call",
     "torch._C._profiler._RecordFunctionFast": "costs nothing where no profiler runs",
     "torch._C._storage_Use_Count": "tells whether a gradient's memory belongs to someone else",
-    "torch.UntypedStorage._cdata": "what that function takes",
+    "torch.UntypedStorage._cdata": "what that function takes; the same for views of one memory",
+    "torch.Tensor._version": "tells that a tensor was written to, without looking at it",
     "torch._inductor.cudagraph_trees": "is loaded if and only if a compiled model uses CUDA graphs",
     "torch.amp.GradScaler._get_scale_async": "get_scale waits for the device",
     "torch.nn.modules.batchnorm._BatchNorm": "what BatchNorm1d, 2d, 3d and SyncBatchNorm share",
@@ -71,6 +72,7 @@ BEFORE_SAVING = "_optimizer_state_dict_pre_hooks"
 AFTER_SAVING = "_optimizer_state_dict_post_hooks"
 BEFORE_LOADING = "_optimizer_load_state_dict_pre_hooks"
 AFTER_LOADING = "_optimizer_load_state_dict_post_hooks"
+HOOKS = (*STEP_HOOKS, BEFORE_SAVING, AFTER_SAVING, BEFORE_LOADING, AFTER_LOADING)
 GLOBAL_STEP_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
 
@@ -83,6 +85,22 @@ def has_shared_memory(tensor: Tensor) -> bool:
     """Whether another tensor uses the same memory."""
     storage = tensor.untyped_storage()
     return torch._C._storage_Use_Count(storage._cdata) > 2  # the tensor's, and `storage`
+
+
+def storage_key(tensor: Tensor) -> int:
+    """The same number for all tensors that are parts of the same memory."""
+    return tensor.untyped_storage()._cdata
+
+
+def version_of(tensor: Tensor) -> int | None:
+    """How often a tensor was written to; None for one made in inference mode: it has no count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def shared_in_copies(tensors: Iterable[Tensor]) -> dict[str, dict[int, Any]]:
+    """For `copy.deepcopy`'s memo: views of these tensors' memory stay views of it."""
+    storages = [t.untyped_storage() for t in tensors]
+    return {"torch": {s._cdata: s for s in storages}}
 
 
 def declared_arguments(operation: Any) -> list[Any]:

@@ -1,16 +1,21 @@
 """Peek: where the base optimizer would step with a gradient, without stepping.
 
 y_{t+1} = ModelUpdate_{m_t}(x_t, g)   (Algorithm 2), with m_t (momentum, Adam's moments, step
-counter) left untouched bit for bit. It works for any torch optimizer: `step` runs on a copy of its
-state, and the copy is dropped.
+counter) left untouched bit for bit. It works for any torch optimizer: `step` runs on a copy of all
+that the optimizer keeps (state, options of its groups, attributes), and the copy is dropped. So
+does an optimizer inside it. Generators are put back: the real step draws the same numbers.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.optim.optimizer as torch_optimizer
@@ -18,11 +23,35 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from sampa.execution.compiler import outliving
+from sampa.execution.randomness import kept_generators
+from sampa.execution.untouched import Snapshot
 from sampa.method import Move
-from sampa.torch_private import GLOBAL_STEP_HOOKS, STEP_HOOKS
+from sampa.torch_private import GLOBAL_STEP_HOOKS, HOOKS, STEP_HOOKS, shared_in_copies
 from sampa.vectors.vector import Vector, Weights, copy_
 
-Copies = list[tuple[Tensor, Tensor]]
+ATOMS = frozenset(
+    {int, float, bool, str, type(None), torch.dtype, torch.device, FunctionType, type}
+)
+"""Types whose values never change: they need no copy."""
+
+CHECKED_LOOKAHEADS = 2
+"""How often an optimizer is checked: before its first step it has no state, after it it has."""
+
+
+@dataclass
+class Seen:
+    """What is known of an optimizer from its first lookaheads.
+
+    Attributes:
+        lookaheads: How many of them left it as it was.
+        shares_memory: Whether some of its tensors are parts of the same memory.
+    """
+
+    lookaheads: int = 0
+    shares_memory: bool = False
+
+
+_SEEN: WeakKeyDictionary[Optimizer, Seen] = WeakKeyDictionary()
 
 
 def lookahead(base: Optimizer, g: Vector) -> Move:
@@ -30,9 +59,16 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
     def move(weights: Weights) -> None:
         set_gradients(weights, g.clone() if writes_into_gradients(base) else g)
-        with borrowed_state(base):
-            _unhooked_step(base)
+        seen = _SEEN.setdefault(base, Seen())
+        snapshot = Snapshot(base, weights) if seen.lookaheads < CHECKED_LOOKAHEADS else None
+        if snapshot is not None:
+            seen.shares_memory = snapshot.shares_memory
+        with borrowed_state(base), _without_global_hooks(), _kept_randomness(base, weights):
+            type(base).step(base)  # a scheduler patches the instance
         clear_gradients(weights)
+        if snapshot is not None:
+            snapshot.require_untouched(base, weights)
+            seen.lookaheads += 1
 
     return move
 
@@ -47,22 +83,115 @@ def writes_into_gradients(base: Optimizer) -> bool:
 
 @contextmanager
 def borrowed_state(base: Optimizer) -> Iterator[None]:
-    """Let `base` work on a copy of its state and options, then give it back the original."""
-    state, groups = base.state, base.param_groups
-    options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
-    copies: Copies = []
-    base.state = defaultdict(dict, {p: _copied(values, copies) for p, values in state.items()})
-    for group, saved in zip(groups, options, strict=True):
-        group.update(_copied(saved, copies))
-    copy_([copy for copy, _ in copies], [original for _, original in copies])
+    """Let `base` work on a copy of all that it keeps, then give it back the original."""
+    copies = Copies(base, shared_memory=_SEEN.setdefault(base, Seen()).shares_memory)
     try:
+        for owner, borrowed in copies.borrowed:
+            vars(owner).update(borrowed)
+            vars(owner).pop("step", None)  # a scheduler's, which is the original's
         yield
     finally:
-        base.state = state
-        for group, saved in zip(groups, options, strict=True):
-            for key in group.keys() - saved.keys() - {"params"}:
-                del group[key]
-            group.update(saved)
+        for owner, kept in copies.kept:
+            vars(owner).update(kept)
+            for name in vars(owner).keys() - kept.keys():
+                del vars(owner)[name]
+
+
+class Copies:
+    """A copy of all that an optimizer keeps, and optimizers inside it.
+
+    Weights and modules are not copied. Whatever is met twice is copied once, so that what was
+    shared is shared in the copy. Plain tensors are filled together, by one operation for all.
+
+    Attributes:
+        kept: Each optimizer with its own attributes, the base first.
+        borrowed: Each optimizer with their copies.
+    """
+
+    def __init__(self, base: Optimizer, *, shared_memory: bool) -> None:
+        self.kept: list[tuple[Optimizer, dict[str, Any]]] = []
+        self.borrowed: list[tuple[Optimizer, dict[str, Any]]] = []
+        self._base = base
+        self._shared_memory = shared_memory
+        self._memo: dict[Any, Any] = {}
+        self._knows_weights = False
+        self._originals: list[Tensor] = []
+        self._fresh: list[Tensor] = []
+        self._borrow(base)
+        copy_(self._fresh, self._originals)
+
+    def _borrow(self, owner: Optimizer) -> Optimizer:
+        """The same optimizer, noted with its attributes and their copies."""
+        self._memo[id(owner)] = owner
+        kept = dict(vars(owner))
+        borrowed: dict[str, Any] = {}
+        self.kept.append((owner, kept))
+        self.borrowed.append((owner, borrowed))
+        for name, value in kept.items():
+            if name in STEP_HOOKS:
+                borrowed[name] = OrderedDict()
+            if name in HOOKS:
+                continue
+            try:
+                borrowed[name] = self._of(value)
+            except Exception as error:
+                raise RuntimeError(
+                    "a lookahead works on a copy of all that the base optimizer keeps, and "
+                    f"{type(owner).__name__}.{name} cannot be copied ({error}); give the class of "
+                    "what it holds a __deepcopy__, or use a method without a lookahead, such as "
+                    "sampa.SAM"
+                ) from error
+        return owner
+
+    def _of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        known = self._memo.get(id(value))
+        if known is not None:
+            return known
+        if kind is Tensor and not self._shared_memory:
+            return self._noted(value, self._to_be_filled(value))
+        if kind is dict or kind is defaultdict:
+            made = {} if kind is dict else defaultdict(value.default_factory)
+            self._memo[id(value)] = made
+            for key, part in value.items():
+                # The list of a group's parameters: weights, and nothing that a step may change.
+                # (Its type first: a key may be a weight, and to compare that is an operation.)
+                made[key] = part if type(part) is list and key == "params" else self._of(part)
+            return made
+        if kind is list:
+            made = self._noted(value, [])
+            made.extend(map(self._of, value))
+            return made
+        if kind is tuple:
+            return tuple(map(self._of, value))
+        return self._of_any_kind(value)
+
+    def _of_any_kind(self, value: Any) -> Any:
+        if isinstance(value, nn.Module):
+            return value
+        if isinstance(value, Optimizer):
+            return self._borrow(value)
+        if not self._knows_weights:
+            self._knows_weights = True
+            weights = parameters_of(self._base)
+            self._memo.update((id(p), p) for p in weights)
+            if self._shared_memory:
+                self._memo.update(shared_in_copies(weights))
+            return self._of(value)
+        if isinstance(value, Tensor) and type(value) not in (Tensor, nn.Parameter):
+            return self._noted(value, value.detach().clone())
+        return copy.deepcopy(value, self._memo)
+
+    def _to_be_filled(self, value: Tensor) -> Tensor:
+        self._originals.append(value)
+        self._fresh.append(torch.empty_like(value))
+        return self._fresh[-1]
+
+    def _noted(self, value: Any, made: Any) -> Any:
+        self._memo[id(value)] = made
+        return made
 
 
 def momentum(base: Optimizer, weights: Weights) -> Vector | None:
@@ -117,31 +246,24 @@ def take_gradients(weights: Weights) -> Vector:
     return Vector(gradients)
 
 
-def _unhooked_step(base: Optimizer) -> None:
-    """`base.step()` without step hooks and schedulers' counters: a lookahead is not a step."""
-    hooks: list[tuple[Any, str]] = [(base, name) for name in STEP_HOOKS]
-    hooks += [(torch_optimizer, name) for name in GLOBAL_STEP_HOOKS]
-    saved = [getattr(owner, name) for owner, name in hooks]
-    for owner, name in hooks:
-        setattr(owner, name, OrderedDict())
+@contextmanager
+def _without_global_hooks() -> Iterator[None]:
+    """No step hooks for all optimizers: a lookahead is not a step."""
+    saved = {name: getattr(torch_optimizer, name) for name in GLOBAL_STEP_HOOKS}
+    if not any(saved.values()):
+        yield
+        return
     try:
-        type(base).step(base)  # a scheduler patches the instance
+        for name in saved:
+            setattr(torch_optimizer, name, OrderedDict())
+        yield
     finally:
-        for (owner, name), value in zip(hooks, saved, strict=True):
-            setattr(owner, name, value)
+        for name, hooks in saved.items():
+            setattr(torch_optimizer, name, hooks)
 
 
-def _copied(value: Any, copies: Copies) -> Any:
-    """The same with new tensors, which are noted and still to be filled: all of them together."""
-    if type(value) is Tensor:
-        copies.append((torch.empty_like(value), value))
-        return copies[-1][0]
-    if isinstance(value, nn.Parameter):  # some optimizers keep a reference to a weight: not state
-        return value
-    if isinstance(value, Tensor):  # a subclass may have no operation on several
-        return value.clone()
-    if isinstance(value, dict):
-        return {k: _copied(v, copies) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_copied(v, copies) for v in value)
-    return value
+def _kept_randomness(base: Optimizer, weights: Weights) -> AbstractContextManager[None]:
+    """Put generators back where the step may draw from them; torch's own optimizers do not."""
+    if type(base).__module__.startswith("torch.optim."):
+        return nullcontext()
+    return kept_generators({p.device for p in weights})

@@ -8,6 +8,8 @@ depend on the model's.
 from __future__ import annotations
 
 import hashlib
+import random
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -23,13 +25,8 @@ def derive_seed(*key: int | str) -> int:
 @contextmanager
 def seeded(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
     """Run with torch's generators at `seed`, then put them back where they were."""
-    indices: dict[str, set[int]] = {"cuda": set()}  # fork_rng asks for a kind, if only with none
-    for device in devices:
-        if device.type != "cpu":
-            indices.setdefault(device.type, set()).add(device.index or 0)
-    with ExitStack() as stack:
-        for kind, some in indices.items():
-            stack.enter_context(torch.random.fork_rng(devices=sorted(some), device_type=kind))
+    indices = _indices_of(devices)
+    with _forked(indices):
         # Not torch.manual_seed: it seeds every device, also those that are not put back, and where
         # one is not in use it formats a stack trace (0.3 ms each) for a call that never comes.
         torch.default_generator.manual_seed(seed)
@@ -38,3 +35,35 @@ def seeded(seed: int, devices: Iterable[torch.device]) -> Iterator[None]:
         for kind in indices:
             torch.get_device_module(kind).manual_seed(seed)
         yield
+
+
+@contextmanager
+def kept_generators(devices: Iterable[torch.device]) -> Iterator[None]:
+    """Put the generators of torch, Python and NumPy back where they were."""
+    numpy = sys.modules.get("numpy")  # without it nothing was drawn from it
+    python_state = random.getstate()
+    numpy_state = None if numpy is None else numpy.random.get_state()
+    try:
+        with _forked(_indices_of(devices)):
+            yield
+    finally:
+        random.setstate(python_state)
+        if numpy is not None:
+            numpy.random.set_state(numpy_state)
+
+
+def _indices_of(devices: Iterable[torch.device]) -> dict[str, set[int]]:
+    """The numbers of the devices of each kind, without the CPU."""
+    indices: dict[str, set[int]] = {"cuda": set()}  # fork_rng asks for a kind, if only with none
+    for device in devices:
+        if device.type != "cpu":
+            indices.setdefault(device.type, set()).add(device.index or 0)
+    return indices
+
+
+def _forked(indices: dict[str, set[int]]) -> ExitStack:
+    """torch's generators, to be put back at the end of a block."""
+    stack = ExitStack()
+    for kind, some in indices.items():
+        stack.enter_context(torch.random.fork_rng(devices=sorted(some), device_type=kind))
+    return stack
