@@ -51,6 +51,8 @@ PRIVATE = {
     "torch.optim.SGD._optimizer_load_state_dict_post_hooks": "the same",
     "torch.optim.SGD._step_supports_amp_scaling": "tells whether a step can be called off",
     "torch.optim.SGD._opt_called": "a scheduler warns if it is not set after a batch",
+    "torch.Tensor._indices": "the public one refuses a sparse tensor that is not coalesced",
+    "torch.Tensor._values": "the same",
     "torch._subclasses.FakeTensor": "what these are made of",
     "torch._subclasses.FakeTensorMode": "tensors of a device that is not there, for bench",
     "torch.utils._python_dispatch.TorchDispatchMode": "sees each operation, for bench",
@@ -101,6 +103,11 @@ def shared_in_copies(tensors: Iterable[Tensor]) -> dict[str, dict[int, Any]]:
     """For `copy.deepcopy`'s memo: views of these tensors' memory stay views of it."""
     storages = [t.untyped_storage() for t in tensors]
     return {"torch": {s._cdata: s for s in storages}}
+
+
+def parts_of_sparse(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """The indices and values of a sparse tensor in coordinate format."""
+    return tensor._indices(), tensor._values()
 
 
 def declared_arguments(operation: Any) -> list[Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import sampa
+from sampa.batches import walk
 from tests.distributed.failing import rank
 from tests.distributed.training import Run, Session, cross_entropy
 from tests.problems import Batch, image_batches
@@ -108,6 +111,53 @@ def test_samples_that_differ_are_told_in_the_very_step(change: str, shared_memor
     options = {"shared_memory": shared_memory}
     for message in collect_ranks(2, change_samples_at, 7, change, options, timeout=30):
         assert "step 7: the branches got different batches: those of rank(s) [1]" in message
+
+
+@dataclass
+class Texts:
+    words: list[str]
+    x: Tensor
+
+
+# From the inputs and something that the ranks do not agree on to a batch.
+BATCHES: dict[str, Callable[[Tensor, int], Any]] = {
+    "text": lambda x, other: {"x": x, "text": [f"a cat {other}", "a dog"]},
+    "arrays": lambda x, other: (x.numpy(), np.array([1.0, other])),
+    "a dataclass": lambda x, other: Texts([f"a cat {other}"], x),
+    "indices": lambda x, other: [x, [3, other, 5]],
+    "keys": lambda x, other: {"x": x, f"key {other}": None},
+}
+
+
+def refusals(shared_memory: bool) -> dict[str, str]:
+    """What is said about each kind of batch, if it differs between the branches from step 2 on."""
+    model = torch.nn.Linear(3, 2)
+    executor = sampa.distribute(model, shared_memory=shared_memory)
+
+    def loss_fn(batch: Any) -> Tensor:
+        leaves = [x for x in walk(batch) if isinstance(x, Tensor | np.ndarray)]
+        return executor.model(torch.as_tensor(leaves[0])).square().mean()
+
+    said = {}
+    for kind, batch_of in BATCHES.items():
+        base = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = sampa.SAMPa(base, executor=executor)
+        for step in range(4):
+            batch = batch_of(torch.full((4, 3), float(step)), rank() * (step >= 2))
+            try:
+                optimizer.step(loss_fn, batch)
+            except RuntimeError as error:
+                said[kind] = f"{step}: {error}"
+                break
+    return said
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_batches_that_differ_in_anything_but_tensors_are_told(shared_memory: bool) -> None:
+    for said in run_ranks(2, refusals, shared_memory):
+        assert said.keys() == BATCHES.keys()
+        for message in said.values():
+            assert message.startswith("2: step 2: the branches got different batches")
 
 
 def test_data_ranks_may_have_any_batches() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.data import Dataset, DistributedSampler
@@ -112,3 +115,12 @@ def shard_sampler(
 def launched_world_size() -> int:
     """How many processes torchrun started, 1 in plain python."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def stacklevel_of_caller() -> int:
+    """How far above the frame that warns the first one is that is not sampa's or torch's."""
+    libraries = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sampa.batches import batch_size, bounds, map_tensors, split
+from sampa.batches import batch_size, bounds, select, split
 from sampa.messages import require
 from sampa.method import Samples
 
@@ -54,7 +54,7 @@ def shard(number: int, of: int) -> Part:
 
 def rows(chosen: Tensor) -> Part:
     """The samples with these numbers."""
-    return lambda batch: map_tensors(lambda t: t[chosen.to(t.device)] if t.ndim > 0 else t, batch)
+    return lambda batch: select(batch, chosen)
 
 
 def first_samples(share: float) -> Part:
@@ -62,6 +62,6 @@ def first_samples(share: float) -> Part:
 
     def part(batch: Any) -> Any:
         kept = max(1, int(share * batch_size(batch)))
-        return map_tensors(lambda t: t[:kept] if t.ndim > 0 else t, batch)
+        return select(batch, slice(kept))
 
     return part

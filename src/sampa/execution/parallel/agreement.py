@@ -8,23 +8,29 @@ comparisons are made after the backward pass has been queued, and before the upd
 
 from __future__ import annotations
 
+import marshal
+import warnings
+import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum
 from functools import cache, partial
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sampa.batches import tensors_in
-from sampa.execution.executor import Doubt
+from sampa.batches import NAMED, PLAIN, strided_parts, walk
+from sampa.execution.executor import Doubt, stacklevel_of_caller
 from sampa.execution.parallel.groups import Groups
 from sampa.vectors.random import LARGEST_PIECE, scramble_
 from sampa.vectors.vector import Weights
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-SMALL_BATCH = 1 << 18  # bytes that are hashed in less time than it takes to wake a thread
+_MARSHAL = 2  # the last version of the format that does not depend on references and interning
+SMALL_BATCH = 1 << 17  # bytes that are hashed in less time than it takes to wake a thread
 
 
 class Agreement:
@@ -91,21 +97,26 @@ class Agreement:
 
 
 class BatchMark:
-    """A number that depends on every byte of a batch and on its place.
+    """A number that depends on every leaf of a batch, on its structure, and on the place of a byte.
 
-    Tensors on the CPU are hashed in a thread while the device works, so that nothing waits for
-    them; `loss_fn` must not change the batch. Those on a device are hashed there.
+    Data on the CPU is hashed in a thread while the device works, if there is much of it, so that
+    nothing waits; data on a device is hashed there. The same in all processes.
     """
 
     def __init__(self, batch: Any) -> None:
-        tensors = [t for t in tensors_in(batch) if t.layout is torch.strided]
-        on_cpu = [t for t in tensors if t.device.type == "cpu"]
+        on_cpu: list[Chunk] = []
+        on_device: list[Tensor] = []
+        for leaf in walk(batch):
+            for chunk in _chunks(leaf):
+                if isinstance(chunk, Tensor) and not chunk.is_cpu:
+                    on_device.append(chunk)
+                else:
+                    on_cpu.append(chunk)
         self._checksum: Future[int] = Future()
-        if sum(t.nbytes for t in on_cpu) > SMALL_BATCH:
+        if sum(len(c) if isinstance(c, bytes) else c.nbytes for c in on_cpu) > SMALL_BATCH:
             self._checksum = _worker().submit(_checksum, on_cpu)
         else:
             self._checksum.set_result(_checksum(on_cpu))
-        on_device = [t for t in tensors if t.device.type != "cpu"]
         self._sums = [_sum_of_hashes(t) * (2 * i + 1) for i, t in enumerate(on_device)]
 
     def value(self, like: Tensor) -> Tensor:
@@ -119,6 +130,56 @@ class BatchMark:
         return mark
 
 
+Chunk = bytes | Tensor | np.ndarray
+
+
+def _chunks(leaf: Any) -> list[Chunk]:
+    """What is hashed of a leaf: its type and its bits, and nothing that another process draws."""
+    kind = type(leaf)
+    if kind in PLAIN or kind in (tuple, list):
+        return [marshal.dumps(leaf, _MARSHAL)]
+    if isinstance(leaf, Tensor):
+        parts = strided_parts(leaf)
+        shapes = [(str(t.dtype), tuple(t.shape)) for t in parts]
+        whole = () if leaf.is_nested else tuple(leaf.shape)
+        return [marshal.dumps((str(leaf.layout), whole, shapes), _MARSHAL), *parts]
+    if isinstance(leaf, np.ndarray | np.generic):
+        array = np.asarray(leaf)
+        return [marshal.dumps((array.dtype.str, array.shape), _MARSHAL), array]
+    return [marshal.dumps((kind.__qualname__, _described(leaf)), _MARSHAL)]
+
+
+def _described(leaf: Any) -> Any:
+    """A leaf of another kind as a plain value."""
+    if isinstance(leaf, Enum):
+        return leaf.name
+    if isinstance(leaf, NAMED):
+        return getattr(leaf, "__qualname__", leaf.__name__)
+    if isinstance(leaf, bytearray | memoryview | str | bytes):
+        return bytes(leaf, "utf-8", "surrogatepass") if isinstance(leaf, str) else bytes(leaf)
+    if isinstance(leaf, int | float | complex):
+        return int(leaf) if isinstance(leaf, int) else complex(leaf)
+    if isinstance(leaf, torch.device):
+        return leaf.type  # each rank may have one of its own
+    if isinstance(leaf, torch.dtype | torch.layout):
+        return str(leaf)
+    if not isinstance(leaf, weakref.ref):
+        _warn_of(type(leaf))
+    return None
+
+
+@cache
+def _warn_of(kind: type) -> None:
+    """Say once what cannot be compared."""
+    warnings.warn(
+        f"the batch contains a {kind.__module__}.{kind.__qualname__}, which cannot be compared "
+        "between ranks, since pickle does not take it: branches whose batches differ in nothing "
+        "else would not be told; yield what it stands for as tensors, arrays, numbers or text, or "
+        f"give {kind.__qualname__} a __getstate__",
+        stacklevel=stacklevel_of_caller(),
+    )
+
+
 @cache
 def _worker() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "sampa-marks")
@@ -129,7 +190,7 @@ def _fingerprint(t: Tensor) -> Tensor:
 
     Places are those of the elements in their logical order: replicas may differ in their strides.
     """
-    if t.device.type == "cpu":  # 15 times faster there than hashes of the elements
+    if t.is_cpu:  # 15 times faster there than hashes of the elements
         return torch.tensor(_checksum([t]))
     return _sum_of_hashes(t)
 
@@ -147,11 +208,16 @@ def _sum_of_hashes(t: Tensor) -> Tensor:
     return total
 
 
-def _checksum(tensors: list[Tensor]) -> int:
+def _checksum(chunks: Sequence[Chunk]) -> int:
     """Of all bytes in their order. zlib lets other threads run meanwhile."""
     value = 0
-    for t in tensors:
-        value = zlib.crc32(_flat(t).view(torch.uint8).numpy().data, value)
+    for chunk in chunks:
+        if isinstance(chunk, Tensor):
+            chunk = _flat(chunk).view(torch.uint8).numpy().data
+        elif isinstance(chunk, np.ndarray):
+            flat = np.ascontiguousarray(chunk).reshape(-1)
+            chunk = flat.view(np.uint8).data if flat.itemsize else b""
+        value = zlib.crc32(chunk, value)
     return value
 
 

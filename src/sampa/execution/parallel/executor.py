@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator, Pass
-from sampa.execution.executor import Doubt, shard_sampler
+from sampa.execution.executor import Doubt, shard_sampler, stacklevel_of_caller
 from sampa.execution.parallel.agreement import Agreement, BatchMark
 from sampa.execution.parallel.exchange import Exchange, Sharing
 from sampa.execution.parallel.foreign import ForeignAveraging
@@ -176,7 +174,7 @@ class Parallel:
                 f"this method has at most {probes} probe(s) a round, so {self._groups.branches} "
                 "branches compute the same thing; use "
                 f"sampa.distribute(model, branches={probes}) for data parallel training",
-                stacklevel=_stacklevel_of_caller(),
+                stacklevel=stacklevel_of_caller(),
             )
 
     def _answer_wave(self, wave: Round, first: int, evaluator: Evaluator) -> list[Answer]:
@@ -262,12 +260,3 @@ def _require_exchangeable(wave: Round) -> None:
             "a probe with observe, or without a backward pass, must be alone in its round: the "
             "other ranks would not learn what it saw; yield it in a round of its own"
         )
-
-
-def _stacklevel_of_caller() -> int:
-    """How far above the frame that warns the first one is that is not sampa's or torch's."""
-    libraries = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
-        frame, level = frame.f_back, level + 1
-    return level
