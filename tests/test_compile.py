@@ -12,11 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 
 import sampa
+from sampa.catalog import METHODS, find_method
 from sampa.execution.compiler import outliving
 from sampa.execution.lookahead import take_gradients
 from sampa.torch_private import has_shared_memory
+from tests.marks import rest_is_slow
 from tests.problems import Batch, cross_entropy_of, image_batches, same_bits, sgd, small_net
 
 FACTORIES: dict[str, Callable[..., sampa.SharpnessAware]] = {
@@ -147,6 +150,54 @@ def test_a_compiled_model_is_compiled_also_when_step_is_called_by_compiled_code(
     for batch in image_batches(2, size=4):
         train(batch)
     assert "conv2d" in recorder.operations()
+
+
+# ---- how often a model is compiled ---------------------------------------------------------------
+
+# One more graph for each mode, trained set or batch size that differs from the first pass's.
+OTHER_PASSES = {
+    "sam-on": 1,  # the gradient of normalization layers alone
+    "mesa": 1,  # the teacher in evaluation mode
+    "ssam-f": 1,  # single samples in evaluation mode
+    "esam": 3,  # some of the weights; some of the samples, of a size that becomes dynamic
+}
+
+
+def graphs_of(method: str | None, recorder: Recorder, **options: Any) -> int:
+    """How many graphs a compiled model has after four steps; of plain SGD without a method."""
+    torch._dynamo.reset()
+    recorder.graphs.clear()
+    model = small_net()
+    compiled = torch.compile(model, backend=recorder)
+    if options.pop("with_model", True):
+        options["executor"] = sampa.Serial(model)
+    optimizer = find_method(method or "base")(sgd(model), seed=0, **options)
+    optimizer.set_epoch(6)  # SAF and MESA only add their term after their first epochs
+
+    def loss_fn(batch: tuple[Tensor, Tensor, Tensor]) -> sampa.Loss:
+        x, y, index = batch
+        logits = compiled(x)
+        each = F.cross_entropy(logits, y, reduction="none")
+        return sampa.Loss(each.mean(), each, logits, y, index)
+
+    for i, (x, y) in enumerate(image_batches(4, size=8)):
+        if method is None:
+            value = loss_fn((x, y, y)).value
+            assert value is not None
+            value.backward()
+        else:
+            optimizer.step(loss_fn, (x, y, torch.arange(8) + 8 * i))
+    return len(recorder.graphs)
+
+
+@pytest.mark.parametrize("method", rest_is_slow(METHODS, "sam", "sampa", "esam", "sam-on"))
+def test_a_model_is_compiled_as_often_as_for_plain_sgd(method: str, recorder: Recorder) -> None:
+    """Nothing of a step is in the way: no layer is switched, and no hook is on all modules."""
+    plain = graphs_of(None, recorder)
+    assert plain == 1
+    expected = plain + OTHER_PASSES.get(method, 0)
+    assert graphs_of(method, recorder) == expected
+    assert graphs_of(method, recorder, with_model=False) <= expected + 1
 
 
 # ---- CUDA graphs ---------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_a_given_model_tells_its_normalization_layers() -> None:
 
 def test_layers_are_noticed_as_they_run() -> None:
     model, layers = batch_norm_mlp(), Layers(None)
-    with layers.watched():
+    with layers.one_pass(parameters(model)):
         model(INPUT)
     described = layers.describe(parameters(model))
     assert described is not None
@@ -44,7 +44,7 @@ def test_layers_are_noticed_as_they_run() -> None:
 def test_names_of_noticed_layers_are_the_last_parts() -> None:
     """Enough for ASAM, which looks for "weight"."""
     model, layers = batch_norm_mlp(), Layers(None)
-    with layers.watched():
+    with layers.one_pass(parameters(model)):
         model(INPUT)
     described = layers.describe(parameters(model))
     assert described is not None
@@ -71,7 +71,7 @@ def test_a_shared_weight_is_described_by_its_first_name() -> None:
 
 def test_watching_leaves_no_global_hook_behind() -> None:
     before = dict(torch_module._global_forward_pre_hooks)
-    with Layers(None).watched():
+    with Layers(None).one_pass(parameters(batch_norm_mlp())):
         assert dict(torch_module._global_forward_pre_hooks) != before
     assert dict(torch_module._global_forward_pre_hooks) == before
 
@@ -99,7 +99,7 @@ def test_float_buffers_are_the_running_mean_and_variance() -> None:
 
 def test_float_buffers_of_noticed_layers_are_the_same() -> None:
     model, layers = batch_norm_mlp(), Layers(None)
-    with layers.watched():
+    with layers.one_pass(parameters(model)):
         model(INPUT)
     assert list(map(id, layers.float_buffers())) == list(map(id, Layers(model).float_buffers()))
 

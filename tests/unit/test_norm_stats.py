@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 import sampa
-from sampa.execution.batch_norm import frozen_statistics
+from sampa.execution.layers import Layers
 from tests.problems import METHODS, Batch, Points, cross_entropy_of, flat, sgd, vector_batches
 
 BATCHES = vector_batches(5)
@@ -21,6 +22,12 @@ def normalized(momentum: float | None = 0.1) -> nn.Sequential:
     """BatchNorm sees the inputs, so that its statistics do not depend on the weights."""
     torch.manual_seed(0)
     return nn.Sequential(nn.BatchNorm1d(4, momentum=momentum), nn.Linear(4, 3)).double()
+
+
+def frozen_statistics(model: nn.Module, with_model: bool) -> AbstractContextManager[None]:
+    """A pass that does not count."""
+    layers = Layers(model if with_model else None)
+    return layers.one_pass(list(model.parameters()), counts=False)
 
 
 def statistics(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,7 +114,7 @@ def test_sampa_counts_its_lookahead_pass() -> None:
 def test_frozen_pass_still_normalizes_with_its_own_batch(with_model: bool) -> None:
     model, twin = normalized(), normalized()
     x, _ = BATCHES[0]
-    with frozen_statistics(model if with_model else None):
+    with frozen_statistics(model, with_model):
         frozen = model(x)
     assert torch.equal(frozen, twin(x))
 
@@ -116,7 +123,7 @@ def test_frozen_pass_still_normalizes_with_its_own_batch(with_model: bool) -> No
 def test_frozen_pass_leaves_the_buffers_alone(with_model: bool) -> None:
     model = normalized(momentum=None)
     before = statistics(model)
-    with frozen_statistics(model if with_model else None):
+    with frozen_statistics(model, with_model):
         model(BATCHES[0][0])
     for now, then in zip(statistics(model), before, strict=True):
         assert torch.equal(now, then)
@@ -125,8 +132,7 @@ def test_frozen_pass_leaves_the_buffers_alone(with_model: bool) -> None:
 @pytest.mark.parametrize("with_model", [True, False])
 def test_freezing_inside_a_frozen_block_does_not_freeze_for_good(with_model: bool) -> None:
     model = normalized()
-    chosen = model if with_model else None
-    with frozen_statistics(chosen), frozen_statistics(chosen):
+    with frozen_statistics(model, with_model), frozen_statistics(model, with_model):
         model(BATCHES[0][0])
     model(BATCHES[0][0])
     assert statistics(model)[2].item() == 1
@@ -137,7 +143,7 @@ def test_layers_are_put_back_after_an_exception(with_model: bool) -> None:
     model = normalized()
 
     def fail() -> None:
-        with frozen_statistics(model if with_model else None):
+        with frozen_statistics(model, with_model):
             model(BATCHES[0][0])
             raise KeyError
 
@@ -148,7 +154,7 @@ def test_layers_are_put_back_after_an_exception(with_model: bool) -> None:
 
 def test_no_global_hook_stays_behind() -> None:
     before = dict(torch_module._global_forward_pre_hooks)
-    with frozen_statistics(None):
+    with frozen_statistics(normalized(), with_model=False):
         pass
     assert dict(torch_module._global_forward_pre_hooks) == before
 
@@ -158,14 +164,14 @@ def test_a_layer_in_evaluation_mode_keeps_using_its_running_statistics(with_mode
     model = normalized().eval()
     x, _ = BATCHES[0]
     expected = model(x)
-    with frozen_statistics(model if with_model else None):
+    with frozen_statistics(model, with_model):
         assert torch.equal(model(x), expected)
 
 
 @pytest.mark.parametrize("with_model", [True, False])
 def test_a_layer_without_running_statistics_gets_none(with_model: bool) -> None:
     layer = nn.BatchNorm1d(4, track_running_stats=False)
-    with frozen_statistics(layer if with_model else None):
+    with frozen_statistics(layer, with_model):
         layer(BATCHES[0][0].float())
     assert layer.track_running_stats is False
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import split
-from sampa.execution.batch_norm import evaluation_mode, frozen_statistics
 from sampa.execution.compiler import begin_pass, outliving
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
@@ -129,14 +128,15 @@ class Evaluator:
         clear_gradients(self.weights)
         if any(p.is_cuda for p in self.weights):
             begin_pass()
-        model = self.layers.model
         with (
             self.excursions.to(probe.move, self.weights),
-            self._with_buffers(probe.mode.buffers),
-            evaluation_mode(model) if probe.mode.evaluation else nullcontext(),
-            nullcontext() if probe.counts_statistics else frozen_statistics(model),
+            self.layers.one_pass(
+                self.weights,
+                counts=probe.counts_statistics,
+                evaluation=probe.mode.evaluation,
+                values=probe.mode.buffers,
+            ),
             seeded(self.seed_of(probe, number), {p.device for p in self.weights}),
-            self.layers.watched() if model is None else nullcontext(),
             self._wanting(probe.wrt if around.may_freeze else None) as wanted,
             torch.set_grad_enabled(probe.mode.backward and wanted),
             GRADIENT,
@@ -212,20 +212,6 @@ class Evaluator:
         finally:
             for p in frozen:
                 p.requires_grad_(True)
-
-    @contextmanager
-    def _with_buffers(self, values: Vector | None) -> Iterator[None]:
-        """Give the model's buffers other values inside the block."""
-        if values is None:
-            yield
-            return
-        buffers = self.layers.float_buffers()
-        saved = [b.clone() for b in buffers]
-        try:
-            copy_(buffers, values)
-            yield
-        finally:
-            copy_(buffers, saved)
 
 
 def checked_loss(output: Any, *, differentiable: bool = True) -> Loss:

@@ -1,22 +1,35 @@
-"""An update that a bad gradient cannot make, decided on the device: the host need not wait for it.
+"""A step is made as a whole or not at all: no bad gradient gets in, and no signal cuts it in two.
 
-torch's fused optimizers leave weights and state alone where their `found_inf` is not zero; it was
-made for loss scaling. Bases that keep all of their state on the device (`capturable=True`) are put
-back by a selection instead, at the price of a copy.
+Whether a gradient is bad is decided on the device, so that the host need not wait for it. torch's
+fused optimizers leave weights and state alone where their `found_inf` is not zero; it was made for
+loss scaling. Bases that keep all of their state on the device (`capturable=True`) are put back by a
+selection instead, at the price of a copy.
+
+An exception that a signal's handler raises may come between any two instructions, also between
+a change and the note that it must be undone, or in the middle of the base optimizer's update. So
+handlers run before or after a step.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable
+from functools import wraps
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from sampa.execution.layers import Layers
+from sampa.execution.layers import Buffer, Layers, put_back
 from sampa.method import Move
 from sampa.torch_private import TAKES_FOUND_INF, tree_leaves
-from sampa.vectors.vector import Vector, Weights, copy_
+from sampa.vectors.vector import Weights
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def honors_found_inf(base: Optimizer) -> bool:
@@ -142,12 +155,12 @@ class LateChecks(Checks):
         self._layers = layers
         self._carries_state = False
         self._spoiled: Tensor | None = None  # whether the method's state is
-        self._buffers = Vector([])
+        self._buffers: list[Buffer] = []
 
     def begin(self, *, carries_state: bool) -> None:
         # Passes at spoiled weights must not count in BatchNorm's statistics.
         self._carries_state = carries_state
-        self._buffers = Vector(self._layers.float_buffers() if carries_state else []).clone()
+        self._buffers = self._layers.saved_buffers() if carries_state else []
 
     def flag(self, is_bad: Tensor) -> Tensor:
         is_bad = is_bad if self._spoiled is None else is_bad | self._spoiled
@@ -155,7 +168,74 @@ class LateChecks(Checks):
         return is_bad
 
     def go_back(self) -> None:
-        buffers = self._layers.float_buffers()
-        if self._spoiled is not None and len(buffers) == len(self._buffers):
-            copy_(buffers, self._buffers)
+        if self._spoiled is not None:
+            put_back(self._buffers)
         self._spoiled = None
+
+
+# ---- signals -----------------------------------------------------------------------------------
+
+HELD = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+"""Requests to stop or to save, whose handlers raise or look at the model. Not SIGALRM: it is set to
+end what takes too long."""
+
+
+def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
+    """Let Python's signal handlers run before or after the function, never inside.
+
+    A second signal of the same kind goes through at once. Only the main thread can do that, and
+    only it runs handlers.
+    """
+
+    @wraps(function)
+    def held(*args: P.args, **named: P.kwargs) -> R:
+        if threading.current_thread() is not threading.main_thread():
+            return function(*args, **named)
+        signals = HeldSignals()
+        try:
+            signals.hold()
+            return function(*args, **named)
+        finally:
+            signals.release()
+
+    return held
+
+
+class HeldSignals:
+    """Takes the place of the handlers that were written in Python, and calls them later."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._pending: set[int] = set()
+
+    def hold(self) -> None:
+        for number in HELD:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler  # noted before it is replaced
+                signal.signal(number, self._note)
+
+    def release(self) -> None:
+        """Give all handlers back, then let those run whose signal came."""
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) == self._note:  # else loss_fn has set another one
+                signal.signal(number, handler)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        if self._pending:
+            try:
+                signal.raise_signal(self._pending.pop())
+            finally:
+                self._deliver()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number in self._pending:
+            self._pending.remove(number)
+            self._handlers[number](number, frame)
+        else:
+            self._pending.add(number)

@@ -1,40 +1,79 @@
-"""What is known of the user's model: its layers, given or seen as they run.
+"""What is known of the user's model: its layers, given or seen as they run, and their buffers.
 
 An optimizer built without an executor has parameters but no model. Layers are then noticed in the
-forward passes, which is enough to tell a BatchNorm's weight from a convolution's.
+first forward pass, which is enough to tell a BatchNorm's weight from a convolution's.
+
+A batch counts once in what a model keeps in buffers, such as BatchNorm's running statistics: passes
+that do not count put all buffers back. (Switching layers off instead would change what a compiled
+model is compiled for, and buffers of other layers have no switch.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 
 from sampa.method import ParameterInfo
-from sampa.torch_private import BatchNormLayer, InstanceNormLayer
+from sampa.torch_private import BatchNormLayer, InstanceNormLayer, buffers_in, write_count
+from sampa.vectors.vector import Vector, Weights, copy_
 
 NORMALIZATIONS = (BatchNormLayer, InstanceNormLayer, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+# Buffers of more bytes are not copied once a pass has left them alone: tables, masks of attention.
+LARGE = 1 << 16
+
+Place = tuple[nn.Module, str]
+"""A buffer: its layer, and its name in it."""
+
+
+class Buffer(NamedTuple):
+    """A buffer as it was."""
+
+    place: Place
+    tensor: Tensor
+    version: int
+    values: Tensor | None  # a copy; None where it is not expected to change
+
+    def was_touched(self) -> bool:
+        """Whether it was written to, or another tensor is in its place.
+
+        torch's own batch norm writes to its buffers without telling.
+        """
+        is_other = getattr(*self.place, None) is not self.tensor
+        return is_other or _version(self.tensor) != self.version
+
+    def has_other_values(self) -> bool:
+        """The same by looking, for which the host waits."""
+        is_same = self.values is not None and torch.equal(self.tensor, self.values)
+        return self.was_touched() or not is_same
 
 
 class Layers:
-    """The layers of a model, or those that were seen running."""
+    """The layers of a model, or those that were seen running.
+
+    Attributes:
+        model: The whole model, if it is known.
+        has_learned: Whether a pass has shown which buffers change.
+        changing: Those that did.
+    """
 
     def __init__(self, model: nn.Module | None) -> None:
         self.model = model
+        self.changing: set[Place] = set()
+        self._steady: set[Place] = set()  # large buffers that passes leave alone
+        self.has_learned = False
         self._seen: dict[nn.Module, None] = {}
+        self._looked_for: list[int] = []  # the weights whose layers were looked for
+        self._is_isolated = False
+        self._counted: list[Buffer] = []  # what the pass that counts left in this round
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Notice the layers that run inside the block, for want of a model."""
-        handle = register_module_forward_pre_hook(self._notice)
-        try:
-            yield
-        finally:
-            handle.remove()
+    # ---- what is known -----------------------------------------------------------------------
 
     def describe(self, weights: list[Tensor]) -> tuple[ParameterInfo, ...] | None:
         """What is known of each parameter; None if one belongs to no layer given or seen."""
@@ -47,12 +86,11 @@ class Layers:
 
     def float_buffers(self) -> list[Tensor]:
         """The floating-point buffers, such as BatchNorm's running mean and variance."""
-        return [
-            b
-            for _, module in self._named_modules()
-            for b in module.buffers(recurse=False)
-            if b.is_floating_point()
-        ]
+        return [b for _, b in buffers_of(self._modules()) if b.is_floating_point()]
+
+    def saved_buffers(self) -> list[Buffer]:
+        """All buffers as they are now, to be put back later."""
+        return save(buffers_of(self._modules()), self._steady)
 
     def _named_modules(self) -> Iterator[tuple[str, nn.Module]]:
         if self.model is not None:
@@ -60,10 +98,165 @@ class Layers:
         else:
             yield from (("", module) for module in self._seen)
 
-    def _notice(self, module: nn.Module, _inputs: Any) -> None:
-        # A compiled model is noticed as a whole, before its layers run inside the graph.
-        if not torch.compiler.is_compiling() and module not in self._seen:
-            self._seen.update(dict.fromkeys(module.modules()))
+    def _modules(self) -> list[nn.Module]:
+        return [module for _, module in self._named_modules()]
+
+    # ---- passes ------------------------------------------------------------------------------
+
+    @contextmanager
+    def one_round(self, isolated: bool) -> Iterator[None]:
+        """Several passes; isolated ones all start with the same buffers, as if they ran at once."""
+        self._is_isolated = isolated
+        try:
+            yield
+            put_back(self._counted)
+        finally:
+            self._is_isolated, self._counted = False, []
+
+    @contextmanager
+    def one_pass(
+        self,
+        weights: Weights = (),
+        *,
+        counts: bool = True,
+        evaluation: bool = False,
+        values: Vector | None = None,
+    ) -> Iterator[None]:
+        """A forward and backward pass.
+
+        Args:
+            weights: Whose layers are looked for, if there is no model.
+            counts: Whether buffers keep what the pass leaves in them.
+            evaluation: Whether layers behave as in evaluation: BatchNorm, dropout, attention.
+            values: Other values for the floating-point buffers, if it does not count.
+        """
+        puts_back = not counts or self._is_isolated
+        notes_buffers = puts_back or not self.has_learned
+        steady = self._steady if self.has_learned and values is None else ()
+        kept = Kept(evaluation, puts_back, notes_buffers, steady)
+        with self._noticing(kept, weights):
+            try:
+                kept.take(self._modules() if evaluation or notes_buffers else [])
+                if values is not None:
+                    copy_(self.float_buffers(), values)
+                yield
+                if not evaluation:
+                    self._learn(kept)
+                if counts and puts_back:
+                    places = [b.place for b in kept.buffers if b.values is not None]
+                    self._counted = save((place, getattr(*place)) for place in places)
+            finally:
+                kept.put_back()
+
+    def _learn(self, kept: Kept) -> None:
+        """Note which buffers the pass has changed, and which large ones it has not."""
+        is_first, self.has_learned = not self.has_learned, True
+        for buffer in kept.buffers:
+            layer, name = buffer.place
+            if buffer.has_other_values() if is_first else buffer.was_touched():
+                self.changing.add(buffer.place)
+                if kept.puts_back and buffer.place in self._steady:
+                    self._steady.remove(buffer.place)
+                    warnings.warn(
+                        f"buffer {name!r} of {type(layer).__name__} changed for the first time, in "
+                        "a pass that may not count; it was not put back, and will be from now on",
+                        stacklevel=2,
+                    )
+            elif is_first and layer.training and buffer.tensor.nbytes > LARGE:
+                self._steady.add(buffer.place)
+
+    @contextmanager
+    def _noticing(self, kept: Kept, weights: Weights) -> Iterator[None]:
+        """Notice the layers that run inside the block, for want of a model.
+
+        Only once for the same weights: a hook on all modules makes compiled ones compile again.
+        """
+        looked_for = [id(p) for p in weights if p.requires_grad] if self.model is None else []
+        if looked_for == self._looked_for:
+            yield
+            return
+
+        def notice(module: nn.Module, _inputs: Any) -> None:
+            # A compiled model is noticed as a whole, before its layers run inside the graph.
+            if not torch.compiler.is_compiling() and module not in self._seen:
+                layers = [m for m in module.modules() if m not in self._seen]
+                self._seen.update(dict.fromkeys(layers))
+                kept.take(layers)
+
+        handle = register_module_forward_pre_hook(notice)
+        try:
+            yield
+            self._looked_for = looked_for
+        finally:
+            handle.remove()
+
+
+class Kept:
+    """What a pass changes in layers and is put back: their mode, and their buffers.
+
+    Attributes:
+        puts_back: Whether buffers are put back.
+        buffers: Those before the pass.
+    """
+
+    def __init__(
+        self, evaluation: bool, puts_back: bool, notes_buffers: bool, steady: Container[Place]
+    ) -> None:
+        self.puts_back = puts_back
+        self.buffers: list[Buffer] = []
+        self._evaluation = evaluation
+        self._notes_buffers = notes_buffers
+        self._steady = steady
+        self._switched: list[nn.Module] = []  # to evaluation
+
+    def take(self, layers: Sequence[nn.Module]) -> None:
+        """Keep what the pass may change in these layers, and switch their mode."""
+        if self._notes_buffers:
+            self.buffers += save(buffers_of(layers), self._steady)
+        for layer in layers if self._evaluation else []:
+            if layer.training:
+                self._switched.append(layer)
+                layer.training = False
+
+    def put_back(self) -> None:
+        for layer in self._switched:
+            layer.training = True
+        if self.puts_back:
+            put_back(self.buffers)
+
+
+def buffers_of(layers: Iterable[nn.Module]) -> Iterator[tuple[Place, Tensor]]:
+    """All buffers of these layers that have a value."""
+    for layer in layers:
+        for name, buffer in buffers_in(layer).items():
+            if buffer is not None and not is_lazy(buffer):
+                yield (layer, name), buffer
+
+
+def save(buffers: Iterable[tuple[Place, Tensor]], steady: Container[Place] = ()) -> list[Buffer]:
+    """Buffers as they are now, with a copy of those that are not steady."""
+    found = list(buffers)
+    values = Vector(None if place in steady else b.detach() for place, b in found).clone()
+    pairs = zip(found, values, strict=True)
+    return [Buffer(place, b, _version(b), copy) for (place, b), copy in pairs]
+
+
+def _version(t: Tensor) -> int:
+    return 0 if t.is_inference() else write_count(t)
+
+
+def put_back(buffers: Sequence[Buffer]) -> None:
+    """Give buffers the tensors and values that were saved."""
+    for buffer in buffers:
+        if getattr(*buffer.place, None) is not buffer.tensor:
+            setattr(*buffer.place, buffer.tensor)
+    with torch.no_grad():
+        copy_([b.tensor for b in buffers], [b.values for b in buffers])
+
+
+def batch_norms(model: nn.Module) -> list[BatchNormLayer]:
+    """The layers of `model` that keep running statistics."""
+    return [m for m in model.modules() if isinstance(m, BatchNormLayer) and m.track_running_stats]
 
 
 def is_normalization_layer(module: nn.Module) -> bool:

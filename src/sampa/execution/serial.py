@@ -35,11 +35,12 @@ class Serial:
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         answers: dict[int, Answer] = {}
-        # Perturbed points last: a lookahead needs a copy of the base optimizer's state on top of
-        # what is alive, and less is alive in the beginning.
-        for i in sorted(range(len(probes)), key=lambda i: probes[i].role is PERTURBED):
-            loss = evaluator.backward(probes[i], first + i)
-            answers[i] = evaluator.answer(probes[i], evaluator.taken(), loss)
+        with evaluator.layers.one_round(isolated=len(probes) > 1):
+            # Perturbed points last: a lookahead needs a copy of the base optimizer's state on top
+            # of what is alive, and less is alive in the beginning.
+            for i in sorted(range(len(probes)), key=lambda i: probes[i].role is PERTURBED):
+                loss = evaluator.backward(probes[i], first + i)
+                answers[i] = evaluator.answer(probes[i], evaluator.taken(), loss)
         return [answers[i] for i in range(len(probes))]
 
     def doubts(self) -> list[Doubt]:

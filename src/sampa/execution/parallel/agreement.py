@@ -12,7 +12,7 @@ import marshal
 import warnings
 import weakref
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from functools import cache, partial
@@ -43,11 +43,19 @@ class Agreement:
         self._rounds = 0  # since the last check
         self._has_checked = False
 
-    def check(self, weights: Weights, mark: BatchMark, *, exchanges: bool) -> None:
+    def check(
+        self,
+        weights: Weights,
+        steady: Callable[[], Mapping[str, Tensor]],
+        mark: BatchMark,
+        *,
+        exchanges: bool,
+    ) -> None:
         """Compare, if it is time to; all ranks call it at the same point of a step.
 
         Args:
             weights: At x_t, on every rank.
+            steady: The buffers that passes leave alone, by name.
             mark: Of the incoming batch.
             exchanges: Whether this round exchanges gradients; the first that does is checked.
 
@@ -58,14 +66,14 @@ class Agreement:
         if self._rounds < self._every and (self._has_checked or not exchanges):
             return
         self._rounds, self._has_checked = 0, True
-        trained = [p for p in weights if p in self._names]
-        marks = torch.stack([_fingerprint(p) for p in trained])
+        named = {self._names[p]: p for p in weights if p in self._names} | {**steady()}
+        marks = torch.stack([_fingerprint(t) for t in named.values()])
         found = self._groups.gather_checks(torch.cat([mark.value(marks).long(), marks])).cpu()
         if self._groups.branches > 1:
             doubt = self.doubt_about(found[..., 0])
             if doubt.flag:
                 doubt.refuse()
-        self._require_same_weights(found[..., 1:], trained)
+        self._require_same(found[..., 1:], list(named))
 
     def doubt_about(self, marks: Tensor) -> Doubt:
         """Whether branches disagree at a data rank; data ranks have shards of their own.
@@ -85,12 +93,12 @@ class Agreement:
             "augmentation alike"
         )
 
-    def _require_same_weights(self, found: Tensor, trained: list[Tensor]) -> None:
-        for i, p in enumerate(trained):
+    def _require_same(self, found: Tensor, names: list[str]) -> None:
+        for i, name in enumerate(names):
             differing = (found[..., i] != found[0, 0, i]).flatten().nonzero().flatten().tolist()
             if differing:
                 raise RuntimeError(
-                    f"step {self._groups.step}: the replicas differ: {self._names[p]!r} on rank(s) "
+                    f"step {self._groups.step}: the replicas differ: {name!r} on rank(s) "
                     f"{differing} is not what rank 0 has; weights must change in optimizer.step "
                     "only, or by the same operation on every rank (load checkpoints on all of them)"
                 )

@@ -130,11 +130,16 @@ class Parallel:
         self._groups.step = evaluator.step
         if first == 0 and self._groups.branches > 1:  # once a step
             self._mark = BatchMark(evaluator.batches[INCOMING])
+        self._statistics.begin_round(evaluator.layers)
+        starts = range(0, len(probes), self._groups.branches)
+        waves = [probes[start : start + self._groups.branches] for start in starts]
         answers: list[Answer] = []
-        for start in range(0, len(probes), self._groups.branches):
-            wave = probes[start : start + self._groups.branches]
-            _require_exchangeable(wave)
-            answers += self._answer_wave(wave, first + start, evaluator)
+        with evaluator.layers.one_round(isolated=len(waves) > 1):
+            for start, wave in zip(starts, waves, strict=True):
+                _require_exchangeable(wave)
+                answers += self._answer_wave(wave, first + start, evaluator)
+        for wave in waves:
+            self._statistics.note(wave)
         return answers
 
     def doubts(self) -> list[Doubt]:
@@ -187,7 +192,6 @@ class Parallel:
         sharing = self._sharing(wave, probe, evaluator)
         self._launch(wave, probe, number, sharing, evaluator)
         loss = evaluator.backward(probe, number, self._pass(sharing))
-        self._statistics.note(wave)
         answers = self._collect(wave, loss, sharing, evaluator)
         if Sharing.GATHER in sharing and not self._foreign.is_ruled_out:
             examine = partial(self._foreign.examine, probe, number, evaluator, self._alone())
@@ -221,7 +225,9 @@ class Parallel:
             )
         alone = not sharing and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
-        self._agreement.check(evaluator.weights, self._mark, exchanges=bool(sharing))
+        self._agreement.check(
+            evaluator.weights, self._statistics.steady, self._mark, exchanges=bool(sharing)
+        )
         if Sharing.GATHER in sharing:
             self._doubts.append(self._agreement.doubt_about(self.exchange.marks()))
         return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]

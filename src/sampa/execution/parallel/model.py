@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, Self
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sampa.execution.batch_norm import batch_norms
-from sampa.execution.parallel.groups import Groups
+from sampa.execution.layers import Layers, Place, batch_norms, buffers_of
+from sampa.execution.parallel.groups import Groups, everyone
 from sampa.method import Round
 from sampa.torch_private import outside_of_graphs
 
@@ -24,20 +24,36 @@ COMPILERS_LEAST_BUCKET = MB
 
 
 class SharedStatistics:
-    """Knows which branch is ahead in BatchNorm statistics, and copies them to the others.
+    """Knows which branch is ahead in the model's buffers, and copies them to the others.
 
-    A batch counts once. Branches that did not count do not need the result before someone evaluates
-    or saves the model; until then using theirs is refused.
+    A batch counts once. BatchNorm's statistics are not read in training: branches that did not
+    count do not need them before someone evaluates or saves the model, and until then using theirs
+    is refused. Other buffers that change, such as the vectors of spectral norm, are copied before
+    each round, because the next pass begins with them.
     """
 
     def __init__(self, model: nn.Module, groups: Groups) -> None:
         self._groups = groups
         self._model = model
-        self._buffers = [b for m in batch_norms(model) for b in m.buffers(recurse=False)]
+        unread = {layer for layer in batch_norms(model) if layer.momentum is not None}
+        places = [place for place, _ in buffers_of(model.modules())]
+        self._unread = [place for place in places if place[0] in unread]
+        self._others = [place for place in places if place[0] not in unread]
+        self._read: list[Place] | None = None  # of the others, those that change; None: not known
         self._owner: int | None = None  # the branch that is ahead
         guard = Guard(self._refuse_if_behind)
         model.register_forward_pre_hook(guard.before_forward)
         model.register_state_dict_pre_hook(guard.before_saving)
+
+    def begin_round(self, layers: Layers) -> None:
+        """Bring buffers that passes read to all ranks; all of them call it."""
+        if self._read is None and layers.has_learned:
+            own = [i for i, place in enumerate(self._others) if place in layers.changing]
+            changing = set().union(*everyone(own)) if self._others else set()
+            self._read = [self._others[i] for i in sorted(changing)]
+        if self._owner is not None and self._others:
+            self._broadcast(self._read or [])
+            self._owner = self._owner if self._unread else None
 
     def prepare(self, wave: Round) -> None:
         """Bring the statistics to where these probes count or use them; all ranks call it.
@@ -67,13 +83,24 @@ class SharedStatistics:
             self._owner = self._owner or 0
 
     def sync(self) -> None:
-        """Copy the statistics of the branch that is ahead to all ranks; a collective."""
+        """Copy the buffers of the branch that is ahead to all ranks; a collective."""
         if self._owner is not None:
-            self._groups.broadcast(self._buffers, self._owner)
+            self._broadcast([*self._unread, *(self._others if self._read is None else self._read)])
             self._owner = None
 
+    def steady(self) -> dict[str, Tensor]:
+        """The buffers that passes leave alone, which are the same on all ranks."""
+        changing = {*self._unread, *(self._others if self._read is None else self._read)}
+        named = self._model.named_modules()
+        found = ((name, place, b) for name, m in named for place, b in buffers_of([m]))
+        return {f"{name}.{place[1]}": b for name, place, b in found if place not in changing}
+
+    def _broadcast(self, places: list[Place]) -> None:
+        assert self._owner is not None
+        self._groups.broadcast([getattr(*place) for place in places], self._owner)
+
     def _counting(self, wave: Round) -> list[int]:
-        if not self._buffers:
+        if not self._unread and not (self._others if self._read is None else self._read):
             return []
         return [i for i, probe in enumerate(wave) if probe.counts_statistics]
 
@@ -83,8 +110,8 @@ class SharedStatistics:
         if owner is None or owns_them or (evaluating and self._model.training):
             return
         raise RuntimeError(
-            f"the BatchNorm statistics of this rank (branch {groups.branch}, data "
-            f"{groups.data_rank}) are not those of branch {owner}, which counted them; call "
+            f"the BatchNorm statistics (or other buffers) of this rank (branch {groups.branch}, "
+            f"data {groups.data_rank}) are not those of branch {owner}, which counted them; call "
             "executor.model.eval() or executor.sync_buffers() on every rank before evaluating or "
             "saving the model"
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from sampa.execution.batch_norm import frozen_statistics
+from sampa.execution.layers import Layers
 from sampa.lab.reproduce.plan import Choices, Plan, accuracies, unfinished_if_stopped
 from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.runner import conditions_of, planned_runs, tuned_choices
@@ -126,7 +126,7 @@ class Watcher(Trainer):
     def _gradient_here(self, batch: Any) -> Vector:
         """∇f(x_t; B_t); statistics of BatchNorm stay as they are."""
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        with frozen_statistics(self.model):
+        with Layers(self.model).one_pass(counts=False):
             value = self.task.loss(self.model, batch).value
         assert value is not None
         return Vector(torch.autograd.grad(value, parameters))
