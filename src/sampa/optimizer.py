@@ -16,7 +16,7 @@ from sampa.batches import batch_size
 from sampa.execution import loss_scaling
 from sampa.execution.evaluate import Evaluator, Excursions, LossFn
 from sampa.execution.executor import Executor
-from sampa.execution.guarded import Checks, LateChecks
+from sampa.execution.guarded import Checks, LateChecks, uninterrupted
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import (
     clear_gradients,
@@ -101,6 +101,7 @@ class SharpnessAware(Optimizer):
     # ---- one step ----------------------------------------------------------------------------
 
     @torch_private.outside_of_graphs
+    @uninterrupted
     def step(self, loss_fn: LossFn | None = None, batch: Any = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Make one update.
 
@@ -204,20 +205,20 @@ class SharpnessAware(Optimizer):
         return parameters_of(self.base)
 
     def _context(self, weights: list[Tensor], batch: Any) -> Context:
-        t = self._carried.progress.updates
+        p = self._carried.progress
         return Context(
-            t=t,
-            epoch=self._carried.progress.epoch,
+            t=p.updates,
+            epoch=p.epoch,
             x=weights,
             groups=Hyperparameters(
-                rho=self._per_tensor(lambda group: radius(self._rho(group), t)),
+                rho=self._per_tensor(lambda group: radius(self._rho(group), p.updates)),
                 lr=self._per_tensor(lambda group: as_number(group["lr"])),
                 weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
                 eps=self.options.perturb_eps,
             ),
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
-            random=self._random(),
+            random=RandomNumbers(derive_seed(p.seed, "direction", p.calls)),
             batch_size=lambda: batch_size(batch),
         )
 
@@ -237,10 +238,6 @@ class SharpnessAware(Optimizer):
     def _clipped(self, g: Vector) -> Vector:
         most = self.options.max_norm
         return g if most is None else scale(g, (most / g.norm).clamp(max=1))
-
-    def _random(self) -> RandomNumbers:
-        p = self._carried.progress
-        return RandomNumbers(derive_seed(p.seed, "direction", p.calls))
 
     def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Any) -> Evaluator:
         return Evaluator(
