@@ -73,7 +73,7 @@ class Snapshot:
             return
         self._alive.append(value)
         if isinstance(value, Tensor):
-            is_moved = storage_key(value) in self._moved
+            is_moved = id(value) in self._numbers or storage_key(value) in self._moved
             yield name, (id(value), None if is_moved else version_of(value))
             return
         yield name, (id(value), _size(value))
