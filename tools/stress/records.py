@@ -21,6 +21,8 @@ SENTENCES = {
     "kill": "{trials} trials, {interrupted} interrupted, {identical} identical",
     "sigterm": "{trials} trials, {stopped_together} saved the same step on all ranks and exited, "
     "{identical} identical after resuming",
+    "interrupts": "{interrupts} interrupts, {inside_a_step} of them inside a step, with {methods} "
+    "methods: {left_behind} left something half-done",
     "fuzz": "{trials} damaged files, {failures} read silently or without a clear error, "
     "{run_or_written_elsewhere} run or written elsewhere",
     "peers": "{noticed_and_told} of {trials} told by rank, batch and cause; a death after at most "
