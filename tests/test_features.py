@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -81,6 +82,37 @@ def test_a_batch_smaller_than_the_number_of_parts_is_refused() -> None:
     optimizer = sampa.SAM(sgd(model), accumulate=8)
     with pytest.raises(ValueError, match="7 samples cannot be cut into 8 micro-batches"):
         optimizer.step(cross_entropy_of(model), BATCHES[0])
+
+
+PARTS: dict[str, Callable[..., sampa.SharpnessAware]] = {
+    "ssam-f": partial(sampa.SparseSAM, mask="fisher"),
+    "esam": partial(sampa.ESAM, gamma=0.2),  # one sample of seven
+    "async-sam": partial(sampa.AsyncSAM, ascent_share=0.2),
+    "async-sam ahead": partial(sampa.AsyncSAM, ascent_share=0.2, ascent_batch="next"),
+    "msam by size": partial(sampa.MicroBatchSAM, micro_batch_size=2),
+    "msam by number": partial(sampa.MicroBatchSAM, num_shards=5),
+    "sampa with msam": partial(sampa.SAMPa, micro_batches=sampa.MicroBatches(2)),
+}
+
+
+def per_sample_loss(model: nn.Module) -> Callable[[Batch], sampa.Loss]:
+    def loss_fn(batch: Batch) -> sampa.Loss:
+        x, y = batch
+        return sampa.Loss(per_sample=nn.functional.cross_entropy(model(x), y, reduction="none"))
+
+    return loss_fn
+
+
+@pytest.mark.parametrize("method", PARTS)
+def test_a_part_with_fewer_samples_than_micro_batches_is_cut_into_its_samples(method: str) -> None:
+    ends = []
+    for accumulate in (1, 6):
+        model = tiny_mlp()
+        optimizer = PARTS[method](sgd(model), accumulate=accumulate, seed=0)
+        for batch in BATCHES:
+            optimizer.step(per_sample_loss(model), batch)
+        ends.append(flat(model))
+    torch.testing.assert_close(ends[1], ends[0], rtol=0, atol=1e-13)
 
 
 # ---- gradients that are not finite, or zero ------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import sampa
 from tests.problems import (
@@ -117,6 +118,40 @@ def test_same_noise_shows_a_held_batch_the_masks_it_had_as_incoming_one() -> Non
     """y_0 = x_0 and rho = 0: the same weights, batch and masks, one call later."""
     ((at_y,), (at_x, _)) = losses_with_dropout(sampa.SAMPa, 2, same_noise=True)
     assert at_y == at_x
+
+
+def masks_of_micro_batches(method: str, calls: int) -> list[list[Tensor]]:
+    """What dropout let through in each pass of each call, with two micro-batches a batch."""
+    weight, dropout = nn.Parameter(torch.ones(64)), nn.Dropout(0.5)
+    base = torch.optim.SGD([weight], lr=0.1)
+    optimizer = {
+        "msam": partial(sampa.MicroBatchSAM, num_shards=2),
+        "sampa": partial(sampa.SAMPa, micro_batches=sampa.MicroBatches(count=2)),
+    }[method](base, same_noise=True)
+    seen: list[list[Tensor]] = []
+
+    def loss_fn(batch: Tensor) -> Tensor:
+        output = dropout(weight.expand(len(batch), -1))
+        seen[-1].append(output.detach() != 0)
+        return output.square().mean()
+
+    for _ in range(calls):
+        seen.append([])
+        optimizer.step(loss_fn, torch.zeros(4, 1))
+    return seen
+
+
+def test_same_noise_shows_each_micro_batch_masks_of_its_own() -> None:
+    ((first, second, first_again, second_again),) = masks_of_micro_batches("msam", 1)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, first_again)
+    assert torch.equal(second, second_again)
+
+
+def test_same_noise_shows_held_micro_batches_the_masks_they_had() -> None:
+    (at_y, later) = masks_of_micro_batches("sampa", 2)
+    assert not torch.equal(at_y[0], at_y[1])
+    assert [sum(torch.equal(mask, m) for m in later) for mask in at_y] == [1, 1]
 
 
 @pytest.mark.parametrize("same_noise", [True, False])

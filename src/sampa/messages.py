@@ -82,6 +82,22 @@ def require_base(base: Any) -> None:
             "(a list of them if they are needed twice: it is used up after the first time)"
         )
     _require_step_from_one_gradient(base)
+    for group in base.param_groups:
+        require_group(group)
+
+
+def require_group(group: Mapping[str, Any]) -> None:
+    """Raise if a group's options turn the step around, or make it part of a graph."""
+    if group.get("maximize"):
+        raise ValueError(
+            "maximize must be False in every group, got True: methods climb the loss that they are "
+            "given, and add terms to it; write maximize=False and let loss_fn return -loss"
+        )
+    if group.get("differentiable"):
+        raise ValueError(
+            "differentiable must be False in every group, got True: a step of sampa has no graph; "
+            "write differentiable=False"
+        )
 
 
 def _require_step_from_one_gradient(base: Any) -> None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol
 
 from sampa.loss import Loss, Objective
-from sampa.messages import require
+from sampa.messages import require, require_group
 from sampa.vectors.random import RandomNumbers
-from sampa.vectors.vector import Number, Vector, Weights
+from sampa.vectors.vector import Number, Vector, Weights, as_number
 
 Move = Callable[[Weights], None]
 """Changes the weights in place, starting at x_t. Only the rank that answers the probe makes it."""
@@ -70,10 +70,12 @@ class Samples:
         part: From the batch to the part that is evaluated; None takes all of it.
         share: The share of the batch's samples in that part, which weights the probe in the batch's
             loss; 0 leaves it out of the step's record (a pass for another purpose).
+        number: Of a micro-batch: with `same_noise` each draws masks of its own.
     """
 
     part: Callable[[Any], Any] | None = None
     share: float = 1.0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +141,13 @@ class Update:
         state: The method's state for the next step.
         then: What follows the base optimizer's step, such as a change of the weights. Not called
             if the step is dropped.
+        unclipped: What is added to the gradient after `max_norm` has clipped it, such as a decay.
     """
 
     gradient: Vector | None
     state: Any = None
     then: Move | None = None
+    unclipped: Vector | None = None
 
 
 Rounds = Generator[Round, Sequence[Vector], Update]
@@ -172,15 +176,63 @@ class Hyperparameters:
 
     Attributes:
         rho: ρ, already evaluated at t.
-        lr: η, a tensor where the base optimizer has one on a device.
+        lr: η, a tensor where the base optimizer has one on a device. If it has none, an error that
+            says so is raised where the numbers are looked at.
         weight_decay: The base optimizer's weight decay.
         eps: Added to a norm before dividing by it; the same for all.
+        decouples_decay: Whether the weights decay beside the step (AdamW) or by the gradient (SGD).
     """
 
     rho: Sequence[Number]
     lr: Sequence[Number]
-    weight_decay: Sequence[float]
+    weight_decay: Sequence[Number]
     eps: float
+    decouples_decay: Sequence[bool] = ()
+
+    @staticmethod
+    def of(
+        groups: Sequence[dict[str, Any]], rho: Callable[[dict[str, Any]], Rho], t: int, eps: float
+    ) -> Hyperparameters:
+        """The numbers of these groups at step t, each repeated for every parameter of its group."""
+        for group in groups:  # one may have changed, or come, since the last step
+            if group.get("maximize") or group.get("differentiable"):
+                require_group(group)
+        sizes = [len(group["params"]) for group in groups]
+
+        def spread(values: Iterable[Any]) -> list[Any]:
+            return [v for value, n in zip(values, sizes, strict=True) for v in [value] * n]
+
+        has_rates = all(group.get("lr") is not None for group in groups)
+        return Hyperparameters(
+            rho=spread(radius(rho(group), t) for group in groups),
+            lr=spread(as_number(group["lr"]) for group in groups) if has_rates else MissingRates(),
+            weight_decay=spread(_decay_of(group) for group in groups),
+            eps=eps,
+            decouples_decay=spread(_decouples_decay(group) for group in groups),
+        )
+
+
+class MissingRates(Sequence[Number]):
+    """In the place of learning rates, if the base optimizer has none."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise ValueError(
+            "this method needs the learning rate of each group, and the base optimizer has groups "
+            "without 'lr'; set it (base.param_groups[0]['lr'] = 0.1), or choose another optimizer"
+        )
+
+    def __len__(self) -> int:
+        return self[0]
+
+
+def _decay_of(group: dict[str, Any]) -> Number:
+    decay = group.get("weight_decay")
+    return 0.0 if decay is None else as_number(decay)
+
+
+def _decouples_decay(group: dict[str, Any]) -> bool:
+    """As torch.optim says it, or as pytorch_optimizer does."""
+    return bool(group.get("decoupled_weight_decay") or group.get("weight_decouple"))
 
 
 @dataclass(frozen=True, slots=True)

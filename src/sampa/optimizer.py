@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from sampa.execution.lookahead import (
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import refuse_call, refuse_missing_batch, require, require_base
+from sampa.messages import refuse_call, refuse_missing_batch, require, require_base, require_group
 from sampa.method import (
     HELD,
     INCOMING,
@@ -49,7 +48,7 @@ from sampa.method import (
 from sampa.options import Options
 from sampa.record import Carried, Journal, MadeStep, Progress, StepRecord
 from sampa.vectors.random import RandomNumbers
-from sampa.vectors.vector import Vector, Weights, as_number, scale
+from sampa.vectors.vector import Vector, Weights, add, scale
 
 
 class SharpnessAware(Optimizer):
@@ -159,6 +158,8 @@ class SharpnessAware(Optimizer):
     def _apply(self, gradient: Vector, update: Update, weights: Weights, made: MadeStep) -> None:
         """x_{t+1} = ModelUpdate_{m_t}(x_t, G_t), if all gradients are finite."""
         gradient = self._clipped(gradient)
+        if update.unclipped is not None:
+            gradient = add(gradient, update.unclipped)
         kept = vectors_of(update.state) if writes_into_gradients(self.base) else []
         if kept and gradient.shares_memory_with(kept):
             gradient = gradient.clone()
@@ -210,11 +211,8 @@ class SharpnessAware(Optimizer):
             t=p.updates,
             epoch=p.epoch,
             x=weights,
-            groups=Hyperparameters(
-                rho=self._per_tensor(lambda group: radius(self._rho(group), p.updates)),
-                lr=self._per_tensor(lambda group: as_number(group["lr"])),
-                weight_decay=self._per_tensor(lambda group: float(group.get("weight_decay", 0))),
-                eps=self.options.perturb_eps,
+            groups=Hyperparameters.of(
+                self.param_groups, self._rho, p.updates, self.options.perturb_eps
             ),
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
@@ -226,10 +224,6 @@ class SharpnessAware(Optimizer):
         """A group's own radius, or the method's. (Adadelta has an option of its own called rho.)"""
         own = {} if "rho" in self.base.defaults else group
         return own.get("rho", self.method.rho)
-
-    def _per_tensor(self, value: Callable[[dict[str, Any]], Any]) -> list[Any]:
-        """A group's number, repeated for each of its parameters."""
-        return [v for group in self.param_groups for v in [value(group)] * len(group["params"])]
 
     def _lookahead(self, g: Vector) -> Move:
         """Peek, with g clipped as the gradient of a real step is."""
@@ -257,7 +251,8 @@ class SharpnessAware(Optimizer):
         """Dropout's seed: the probe's, or its batch's if both passes are to see the same noise."""
         p, shard = self._carried.progress, self.executor.data_rank
         if self.options.same_noise:
-            return derive_seed(p.seed, "batch", p.calls - (probe.batch is HELD), shard)
+            part = (probe.samples.number,) if probe.samples.number else ()
+            return derive_seed(p.seed, "batch", p.calls - (probe.batch is HELD), shard, *part)
         return derive_seed(p.seed, "probe", p.calls, number, shard)
 
     # ---- what users may ask and tell ---------------------------------------------------------
@@ -297,6 +292,7 @@ class SharpnessAware(Optimizer):
         self.base.state = state
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        require_group(param_group)
         self.base.add_param_group(param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -38,7 +38,6 @@ CASES: dict[
 MORE_BASES: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adadelta": lambda p: torch.optim.Adadelta(p, lr=0.5),
     "sgd-fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
-    "sgd-maximize": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, maximize=True),
     "adamw-fused": lambda p: torch.optim.AdamW(p, lr=0.05, fused=True),
     "adamw-foreach": lambda p: torch.optim.AdamW(p, lr=0.05, foreach=True),
     "adamax": lambda p: torch.optim.Adamax(p, lr=0.01),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from sampa.batches import split
+from sampa.batches import batch_size, split
 from sampa.execution.compiler import begin_pass, outliving
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
@@ -166,7 +166,11 @@ class Evaluator:
         """The loss of the batch, from its micro-batches one after the other."""
         batch, part = self.batches[probe.batch], probe.samples.part
         batch = batch if part is None else part(batch)
-        micro_batches = [(batch, 1.0)] if self.accumulate == 1 else split(batch, self.accumulate)
+        count = self.accumulate
+        if count > 1 and part is not None:
+            # It may have fewer samples than the batch has micro-batches.
+            count = max(1, min(count, batch_size(batch)))
+        micro_batches = [(batch, 1.0)] if count == 1 else split(batch, count)
         total: Tensor | None = None
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1

@@ -196,13 +196,15 @@ class Copies:
 
 def momentum(base: Optimizer, weights: Weights) -> Vector | None:
     """The momentum buffer (SGD, RMSprop) or first moment (Adam and kin); None if it has none."""
-    buffers = [
-        base.state.get(p, {}).get("momentum_buffer", base.state.get(p, {}).get("exp_avg"))
-        if p.requires_grad
-        else None
-        for p in weights
-    ]
+    buffers = [_buffer_of(base.state.get(p)) if p.requires_grad else None for p in weights]
     return Vector(buffers) if any(b is not None for b in buffers) else None
+
+
+def _buffer_of(state: Any) -> Tensor | None:
+    if not isinstance(state, dict):
+        return None
+    buffer = state.get("momentum_buffer", state.get("exp_avg"))
+    return buffer if isinstance(buffer, Tensor) else None  # AdaShift's is a deque of gradients
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import Tensor
 from torch.optim import Optimizer
 
 from sampa.messages import require
@@ -39,6 +40,9 @@ class RadiusFromRate:
         shares = [1.0 if span == 0 else (lr - self.lr_min) / span for lr in context.groups.lr]
         pairs = zip(context.groups.rho, shares, strict=True)
         rhos = [self.rho_min + (rho - self.rho_min) * share for rho, share in pairs]
+        for rho in rhos:
+            if not isinstance(rho, Tensor):  # one on a device is not waited for
+                require("rho at this learning rate", rho, rho >= 0, "finite and >= 0; lower lr_min")
         return replace(context, groups=replace(context.groups, rho=rhos))
 
 

@@ -20,7 +20,7 @@ from sampa.messages import require_choice
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.geometry import along, share_of
-from sampa.vectors.vector import Vector, Weights, add, add_, restrict_to, scale
+from sampa.vectors.vector import Vector, Weights, add_, restrict, restrict_to, scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,29 @@ class MomentumSAMMethod(MethodDefaults):
         move = None if v is None else along(context, v, v.norm, factor=-1.0)
         (g_tilde,) = yield (Probe(move, role=PERTURBED, mode=Mode(statistics=True)),)
         if self.decay_at == "perturbed" and v is not None:
-            return Update(add(g_tilde, restrict_to(extra_decay(context, v), g_tilde)))
+            return decayed_at(context, v, g_tilde)
         if self.decay_at == "after":
             return Update(g_tilde, then=decay_after_step(context, g_tilde))
         return Update(g_tilde)
+
+
+def decayed_at(context: Context, v: Vector, g_tilde: Vector) -> Update:
+    """The update with the base optimizer's decay at x̃ instead of x.
+
+    Where it decays by the gradient, the decay is not clipped, as its own is not; where it decays
+    beside the step, so does this.
+    """
+    groups, decay = context.groups, restrict_to(extra_decay(context, v), g_tilde)
+    by_gradient = restrict(decay, [not decoupled for decoupled in groups.decouples_decay])
+    if not any(groups.decouples_decay):
+        return Update(g_tilde, unclipped=by_gradient)
+    beside = restrict(decay, groups.decouples_decay)
+    rates = [-lr for lr in groups.lr]
+
+    def then(weights: Weights) -> None:
+        add_(weights, beside, rates)  # x_{t+1} = x' − η wd (x̃ − x)
+
+    return Update(g_tilde, then=then, unclipped=by_gradient)
 
 
 def extra_decay(context: Context, v: Vector) -> Vector:
@@ -58,8 +77,13 @@ def extra_decay(context: Context, v: Vector) -> Vector:
 
 def decay_after_step(context: Context, gradient: Vector) -> Move:
     """Turn x (1 − η wd) − η u, which AdamW gives, into (x − η u) (1 − η wd)."""
-    x = restrict_to(Vector(p.detach() for p in context.x), gradient).clone()
     groups = context.groups
+    if not all(groups.decouples_decay):
+        raise ValueError(
+            'decay_at="after" moves a decay that is beside the step, and the base optimizer decays '
+            'by the gradient; use AdamW, or decay_at="perturbed" (as the authors do with SGD)'
+        )
+    x = restrict_to(Vector(p.detach() for p in context.x), gradient).clone()
     rates = [lr * wd for lr, wd in zip(groups.lr, groups.weight_decay, strict=True)]
 
     def then(weights: Weights) -> None:

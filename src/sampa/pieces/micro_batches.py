@@ -44,7 +44,7 @@ class MicroBatches:
 def cut(shares: Sequence[float]) -> tuple[Samples, ...]:
     """The micro-batches of a batch, which have these shares of its samples."""
     n = len(shares)
-    return tuple(Samples(None if n == 1 else shard(j, n), s) for j, s in enumerate(shares))
+    return tuple(Samples(None if n == 1 else shard(j, n), s, j) for j, s in enumerate(shares))
 
 
 def shard(number: int, of: int) -> Part:
