@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from sampa.lab.files import read_file
 from sampa.lab.training import checkpoint
+from tests.lab.oddities import KINDS, odd_file
 from tests.ranks import run_ranks
 from tools.stress.fuzz import fuzz, trial
 from tools.stress.mutations import Payload
-from tools.stress.targets import checkpoints
+from tools.stress.targets import checkpoints, open_targets
 
 
 @pytest.mark.slow
@@ -23,12 +27,36 @@ def test_no_damaged_file_is_read_run_or_a_riddle() -> None:
     assert summary["run_or_written_elsewhere"] == 0
 
 
+@pytest.mark.dist
+def test_what_stands_in_place_of_a_file_is_refused_at_once() -> None:
+    """In a process of its own: one that hangs must not take the others along."""
+    (outcomes,) = run_ranks(1, odd_outcomes, timeout=60)
+    assert set(outcomes.values()) <= {"refused", "read as before"}, outcomes
+    assert len(outcomes) > 60
+
+
+def odd_outcomes() -> dict[str, str]:
+    """What each reader makes of each kind of thing in place of each of its files."""
+    outcomes: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, target in open_targets(Path(folder)).items():
+            for file, kind in itertools.product(target.files, KINDS):
+
+                def damage(rng: random.Random, file: Path = file, kind: str = kind) -> bool:
+                    odd_file(file, kind)
+                    return True
+
+                target.damage = damage
+                outcomes[f"{name}: {file.name} as a {kind}"] = trial(target, random.Random(0))
+    return outcomes
+
+
 def test_a_reader_that_skips_its_hashes_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = checkpoints(tmp_path)
-    monkeypatch.setattr(checkpoint, "_read_checked", lambda file, expected: file.read_bytes())
-    outcomes = {trial(target, random.Random(n)) for n in range(100)}
+    monkeypatch.setattr(checkpoint, "_read_checked", lambda file, _: read_file(file, 10**6))
+    outcomes = {trial(target, random.Random(n)).split(":")[0] for n in range(100)}
     assert "READ SILENTLY" in outcomes
 
 

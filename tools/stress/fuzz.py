@@ -2,6 +2,9 @@
 
     python -m tools.stress.fuzz --trials 100000 --json results/reliability/fuzz.json
 
+Damage is flipped bits, cut and repeated spans, other values, JSON that is nested deeply, and what
+stands in place of a file: a pipe, a link to a device, a folder, a terabyte of nothing.
+
 Each trial must end in one of two ways: the documented error with a message that names the file, or
 exactly what the undamaged file gives. (Where a file has no hash, or one that was made right again,
 it may also be read as other data.) Nothing is run, nothing is written outside the folder.

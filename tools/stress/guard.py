@@ -43,13 +43,18 @@ class Guard:
         if event in FORBIDDEN or event.startswith("os.spawn"):
             self.seen.append(f"{event} {args!r:.200}")
         elif (event == "open" and _writes(args)) or event in CHANGES:
-            path = args[0]
-            if isinstance(path, str | bytes | os.PathLike) and not self._is_inside(path):
+            path = args[1] if event == "os.symlink" else args[0]  # not what it points to
+            if not isinstance(path, str | bytes | os.PathLike):
+                return
+            if not self._is_inside(os.fsdecode(path), follows=event in ("open", "os.chmod")):
                 self.seen.append(f"{event} {path!r}")
 
-    def _is_inside(self, path: Any) -> bool:
+    def _is_inside(self, path: str, *, follows: bool) -> bool:
+        """Whether what is changed is in the folder: a link itself, unless the change follows it."""
         assert self._inside is not None
-        real = os.path.realpath(os.fsdecode(path))
+        folder, name = os.path.split(path)
+        real = os.path.realpath(path if follows else folder)
+        real = real if follows else os.path.join(real, name)
         return real == self._inside or real.startswith(self._inside + os.sep)
 
 

@@ -23,9 +23,17 @@ TOKENS = (
     *(b"null", b"NaN", b"1e999", b"-1", b"true", b"{}", b"[]", b'""', b"\x00", b"\xff" * 8),
     *(b"../../x", b"/etc/passwd", b"<script>", b"!!python/object/apply:os.system", b"&a [*a, *a]"),
     *(b'{"$dict": [[1]]}', b'{"$tensor": 3}', b'{"$tuple": 1}', b"[" * 5000, b"9" * 5000),
+    *(b"[" * 500 + b"]" * 500, b'{"a":' * 900 + b"1" + b"}" * 900, b"\x1b[2J\r\x9b31m"),
     pickle.dumps(Payload()),
 )
+
+
+def _nested(levels: int) -> Any:
+    return [] if levels == 0 else {"deeper": _nested(levels - 1)}
+
+
 VALUES: tuple[Any, ...] = (
+    *(_nested(60), _nested(300), "\x1b[2J", "\udcff", "x" * 100_000),
     *(None, True, -1, 0, 1e308, float("nan"), float("inf"), 10**400, "", "x", "../../x", [], {}),
     *([[]], {"$tensor": "x"}, {"$dict": 1}, {"$dict": [[[], 1]]}, {"$tuple": None}, [1] * 50),
 )

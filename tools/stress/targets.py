@@ -18,15 +18,19 @@ import torch
 
 from sampa.lab.data.cache import CacheEntry
 from sampa.lab.data.cifar import LAYOUTS, _read_archive, _read_packed
+from sampa.lab.files import remove
 from sampa.lab.report.records import read_record
 from sampa.lab.training import checkpoint
 from sampa.lab.training.checkpoint import MANIFEST, CheckpointError
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from tests.lab.data.makers import members, small, write_archive, write_strips
+from tests.lab.oddities import KINDS, odd_file
 from tests.lab.training.runs import tiny_run
 from tools.stress.mutations import mutate_bytes, mutate_json
 
+ODD = 0.1  # of the trials: a pipe, a link, a folder or a terabyte instead of other bytes
+REFUSALS = (ValueError, OSError)
 STATE = {
     "model": {"weight": torch.arange(6.0).view(2, 3), "count": torch.tensor(7)},
     "optimizer": {
@@ -53,7 +57,7 @@ class Target:
 
     folder: Path
     read: Callable[[], Any]
-    error: type[Exception]
+    error: type[Exception] | tuple[type[Exception], ...]
     detects: bool = True
     names: tuple[str, ...] = ()
     repair: Callable[[Path], None] = field(default=lambda file: None)
@@ -64,8 +68,11 @@ class Target:
         self.expected = self.read()
 
     def damage(self, rng: random.Random) -> bool:
-        """Damage one file; whether its bytes changed."""
+        """Damage one file, or put something else in its place; whether its bytes changed."""
         file = rng.choice(self.files)
+        if rng.random() < ODD:
+            odd_file(file, rng.choice(KINDS))
+            return True
         before = self.good[file]
         is_json = file.suffix == ".json" and rng.random() < 0.6
         after = mutate_json(before, rng) if is_json else mutate_bytes(before, rng)
@@ -75,6 +82,8 @@ class Target:
 
     def restore(self) -> None:
         for file, content in self.good.items():
+            if file.is_symlink() or not file.is_file():  # what is written to a pipe waits there
+                remove(file)
             file.write_bytes(content)
 
 
@@ -92,6 +101,7 @@ def resealed_checkpoints(folder: Path) -> Target:
         manifest = json.loads(file.with_name(MANIFEST).read_bytes())
         del manifest["digest"]
         manifest["sha256"][file.name] = checkpoint._sha256(file.read_bytes())
+        manifest["bytes"][file.name] = file.stat().st_size
         manifest["digest"] = checkpoint._digest(manifest)
         file.with_name(MANIFEST).write_text(json.dumps(manifest))
 
@@ -103,7 +113,7 @@ def run_files(folder: Path) -> Target:
     run = tiny_run()
     (folder / "checkpoints" / "step-000000003").mkdir(parents=True)  # there is something to lose
     (folder / "run.json").write_text(
-        json.dumps({"run": run.as_json(), "conditions": conditions()}, indent=2)
+        json.dumps({"id": "0" * 32, "run": run.as_json(), "conditions": conditions()}, indent=2)
     )
 
     def read() -> Any:
@@ -114,7 +124,7 @@ def run_files(folder: Path) -> Target:
         finally:
             opened.close()
 
-    return Target(folder, read, ValueError)
+    return Target(folder, read, REFUSALS)
 
 
 def records(folder: Path) -> Target:
@@ -126,13 +136,13 @@ def records(folder: Path) -> Target:
     written.write("result.json", result)
     names = ("run.json", "result.json", "metrics.jsonl", "field of run", "run.", "run ")
     read = lambda: repr(read_record(folder, "x", None))  # noqa: E731
-    return Target(folder, read, ValueError, detects=False, names=names)
+    return Target(folder, read, REFUSALS, detects=False, names=names)
 
 
 def archives(folder: Path) -> Target:
     layout = small(LAYOUTS[10])
     path = write_archive(folder, layout, members(layout))
-    return Target(folder, lambda: _arrays(_read_archive(layout, "test", [path])), ValueError)
+    return Target(folder, lambda: _arrays(_read_archive(layout, "test", [path])), REFUSALS)
 
 
 def strips(folder: Path) -> Target:
@@ -140,7 +150,7 @@ def strips(folder: Path) -> Target:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
     path = write_strips(folder / "test.zip", images, np.arange(4, dtype=np.uint8))
-    return Target(folder, lambda: _arrays(_read_packed(layout, "test", [path])), ValueError)
+    return Target(folder, lambda: _arrays(_read_packed(layout, "test", [path])), REFUSALS)
 
 
 def caches(folder: Path) -> Target:

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 
 import sampa
+from sampa.lab.children import follow_parent
+from sampa.lab.terminal import has_control_characters, say
+from sampa.lab.training.claim import FolderReplaced
 from sampa.messages import WrongUsage, unknown
 
 COMMANDS = {
@@ -29,23 +32,28 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         How it went: 0 well, 1 failed, 2 wrong usage, 130 interrupted.
     """
+    follow_parent()
     name, *rest = (sys.argv[1:] if args is None else list(args)) or ["--help"]
     if name in ("-h", "--help"):
-        print(overview())
+        say(overview())
         return 0
     if name == "--version":
-        print(f"sampa {sampa.__version__}")
+        say(f"sampa {sampa.__version__}")
         return 0
     if name not in COMMANDS:
-        print(unknown("command", name, COMMANDS), file=sys.stderr)
+        say(unknown("command", name, COMMANDS), file=sys.stderr)
+        return 2
+    for argument in filter(has_control_characters, rest):
+        rule = "must be free of control characters; rename what has them in its name"
+        say(f"sampa {name}: an argument {rule}, got {argument!r}", file=sys.stderr)
         return 2
     try:
         return run(name, rest)
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        print(f"sampa {name}: {error}", file=sys.stderr)
+    except (ValueError, OSError, ModuleNotFoundError, FolderReplaced) as error:
+        say(f"sampa {name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, WrongUsage) else 1
     except KeyboardInterrupt:
-        print(f"sampa {name}: interrupted", file=sys.stderr)
+        say(f"sampa {name}: interrupted", file=sys.stderr)
         return 130
 
 

@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_read_is_listed_without_the_path_on_this_machine(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "runs" / "bad" / "run.json").mkdir(parents=True)
-    expected = {"runs/bad": "a file is not readable: Is a directory"}
+    expected = {"runs/bad": "a file is not readable: it must be an ordinary file, not a folder"}
     assert reasons(tmp_path / "runs") == expected
 
 

@@ -75,7 +75,7 @@ def test_a_stopped_process_keeps_its_other_runs_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
-        raise batch.Interrupted(15, 3)
+        raise batch.Interrupted(15, 3, 3)
 
     monkeypatch.setattr(batch, "train", stop)
     runs = planned(tmp_path, "sgd", "sam")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,15 @@ def outcome(out: Path, position: int = TOTAL) -> Outcome:
     """Everything that an interruption must not change, byte for byte."""
     saved = out / "checkpoints" / f"step-{position:09}"
     files = [f for f in saved.iterdir() if f.stem in ("model", "optimizer")]
-    result = RunFolder(out).read("result.json")
+    result, saved_run = RunFolder(out).read("result.json"), RunFolder(out).read("run.json")
+    header, *lines = (out / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     assert len(files) == 4
+    assert saved_run is not None
+    assert json.loads(header) == {"run_id": saved_run["id"]}  # each run has its own
     assert result is not None
     del result["seconds"]
     return {
         **{file.name: file.read_bytes() for file in files},
-        "metrics.jsonl": (out / "metrics.jsonl").read_bytes(),
+        "metrics.jsonl": b"".join(lines),
         "result.json": result,
     }

@@ -17,6 +17,7 @@ import pytest
 from sampa.lab.cli import main
 from sampa.lab.commands.train import default_folder
 from sampa.lab.data.batches import ImageBatches
+from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import DataSpec
 from tests.lab.training.runs import carry_out, tiny_run
 
@@ -71,7 +72,7 @@ def test_the_options_of_train_are_in_the_record(tmp_path: Path) -> None:
 
 def test_epochs_on_the_command_line_hold_for_the_base_optimizer_too(tmp_path: Path) -> None:
     assert main(["train", "digits-cpu", "--method", "sgd", *QUICK, "--out", str(tmp_path)]) == 0
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+    assert len(RunFolder(tmp_path).metrics()) == 1
 
 
 def test_a_finished_run_is_reported_again_and_not_repeated(
@@ -213,5 +214,5 @@ def test_compare_that_is_stopped_stops_its_runs_after_they_saved(
     process.send_signal(number)
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert text.splitlines()[-1] == "stopped after saving; the same command goes on"
+    assert text.splitlines()[-1] == "stopped; the same command goes on"
     assert all("Go on with" in (folder / "log.txt").read_text() for folder in folders)

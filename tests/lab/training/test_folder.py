@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import BaseSpec, DataSpec
+from tests.lab.oddities import KINDS, odd_file
 from tests.lab.training.runs import carry_out, tiny_run
 from tests.ranks import run_ranks
 
@@ -84,6 +86,84 @@ def test_a_place_where_no_folder_can_be_is_refused_before_the_first_batch(tmp_pa
 def test_a_begun_run_is_not_overwritten(begun: Path) -> None:
     with pytest.raises(ValueError, match="--out must be a new folder, or pass --resume"):
         carry_out(tiny_run(), begun)
+
+
+@pytest.mark.parametrize("left", ["checkpoints", "result.json"])
+def test_work_without_a_run_json_is_refused_and_left_as_it_is(left: str, tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path)
+    (tmp_path / "run.json").unlink()
+    if left == "checkpoints":
+        (tmp_path / "result.json").unlink()
+    else:
+        shutil.rmtree(tmp_path / "checkpoints")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=r"no run.json that says whose they are: put it back, rem"):
+        carry_out(tiny_run(rho=0.3), tmp_path, resume=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("given", [None, "", 3])
+def test_a_run_json_without_the_id_of_its_run_is_refused(given: Any, begun: Path) -> None:
+    saved = json.loads((begun / "run.json").read_text()) | {"id": given}
+    (begun / "run.json").write_text(json.dumps(saved))
+    with pytest.raises(
+        ValueError, match=r"run.json must have the id of its run, got .*: go on with"
+    ):
+        carry_out(tiny_run(), begun, resume=True)
+
+
+def test_a_run_json_of_another_run_is_refused(begun: Path, tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path / "other", limit_steps=2)
+    (tmp_path / "other" / "run.json").rename(begun / "run.json")
+    with pytest.raises(OSError, match=r"step-000000002 is of the run '\w+', and run.json of"):
+        carry_out(tiny_run(), begun, resume=True)
+
+
+# ---- what is no file of ours -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "times.jsonl", ".run.json.partial"])
+def test_a_link_in_the_folder_is_not_written_through(name: str, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.write_text("mine")
+    (out / name).symlink_to(elsewhere)
+    with suppress(OSError):
+        carry_out(tiny_run(epochs=1), out)
+    assert elsewhere.read_text() == "mine"
+
+
+def test_a_link_that_appears_later_is_not_written_through(begun: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("metrics.jsonl", "times.jsonl"):
+        (begun / name).unlink(missing_ok=True)
+        (begun / name).symlink_to(elsewhere)
+    with pytest.raises(OSError, match=r"must be an ordinary file, not a symbolic link: .*metrics"):
+        carry_out(tiny_run(), begun, resume=True)
+    assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_a_folder_of_a_run_that_is_a_link_is_refused(name: str, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    out.mkdir()
+    (out / name).symlink_to(elsewhere)
+    with pytest.raises(ValueError, match=f"{name} must be a folder and not a symbolic link"):
+        carry_out(tiny_run(), out)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_ordinary_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for name in ("run.json", "metrics.jsonl"):
+        odd_file(tmp_path / name, kind)
+    for read in (folder.run, folder.metrics):
+        with pytest.raises(
+            OSError, match=r"it must (be an ordinary file, not a|have at most 64,000,0)"
+        ):
+            read()
 
 
 def test_a_start_that_failed_does_not_block_the_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +89,94 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     assert f"{name} is damaged" in capsys.readouterr().out
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_begins_again(
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_again_unasked(
     tmp_path: Path, uninterrupted: Outcome
 ) -> None:
     carry_out(tiny_run(), tmp_path, limit_steps=4, save_every=2)
     for path in (tmp_path / "checkpoints").glob("step-*"):
         damage(path / "manifest.json")
+    before = contents(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint in .* can be read.* or remove .*/che"
+    ):
+        carry_out(tiny_run(), tmp_path, resume=True)
+    assert contents(tmp_path) == before
+    shutil.rmtree(tmp_path / "checkpoints")  # as the message says
     carry_out(tiny_run(), tmp_path, resume=True)
     assert outcome(tmp_path) == uninterrupted
+
+
+def test_a_run_of_a_newer_version_is_left_as_it_is(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=4, save_every=2)
+    newest = tmp_path / "checkpoints" / "step-000000004" / "manifest.json"
+    newest.write_text(newest.read_text().replace('"schema": 2', '"schema": 3'))
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match="must have schema 2, got 3; read it with the versio"):
+        carry_out(tiny_run(), tmp_path, resume=True, keep=1)
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_new_checkpoints_do_not_go_in_favor_of_damaged_ones(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=5, save_every=1)
+    damage(tmp_path / "checkpoints" / "step-000000005" / "model.safetensors")
+    carry_out(tiny_run(), tmp_path, resume=True, save_every=1, keep=1, limit_steps=4)
+    assert [p.name for p in (tmp_path / "checkpoints").glob("step-*4")] == ["step-000000004"]
+    damage(tmp_path / "checkpoints" / "step-000000005" / "manifest.json")
+    carry_out(tiny_run(), tmp_path, resume=True, save_every=2, keep=1, limit_steps=6)
+    kept = sorted(p.name for p in (tmp_path / "checkpoints").glob("step-*"))
+    assert kept == ["step-000000006"]
+
+
+def test_a_best_model_that_the_checkpoint_before_names_outlives_a_better_one(
+    tmp_path: Path,
+) -> None:
+    carry_out(tiny_run(seed=2), tmp_path, keep=2)
+    named = {
+        checkpoint._read_manifest(path)["best"]
+        for path in (tmp_path / "checkpoints").glob("step-*")
+    }
+    kept = {int(p.name.removeprefix("best-")) for p in (tmp_path / "checkpoints").glob("best-*")}
+    assert named == kept == {3, 6}  # this seed gets better
+
+
+# ---- metrics ---------------------------------------------------------------------------------
+
+
+def test_lost_metrics_are_told_and_never_filled_with_zeros(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=4, save_every=1)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-40])
+    with pytest.raises(ValueError, match=r"metrics.jsonl lacks \d+ bytes.*; leave out --strict"):
+        carry_out(tiny_run(), tmp_path, resume=True, strict=True)
+    carry_out(tiny_run(), tmp_path, resume=True)
+    assert "metrics.jsonl lacks" in capsys.readouterr().out
+    assert b"\0" not in metrics.read_bytes()
+    assert [line["epoch"] for line in RunFolder(tmp_path).metrics()] == [1]
+
+
+def test_metrics_that_are_gone_begin_again_with_the_id(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path, limit_steps=4, save_every=1)
+    header = (tmp_path / "metrics.jsonl").read_text().splitlines()[0]
+    (tmp_path / "metrics.jsonl").unlink()
+    carry_out(tiny_run(), tmp_path, resume=True)
+    assert (tmp_path / "metrics.jsonl").read_text().splitlines()[0] == header
+    assert [line["epoch"] for line in RunFolder(tmp_path).metrics()] == [1]
+
+
+def test_metrics_of_another_run_are_refused(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path / "one", limit_steps=4)
+    carry_out(tiny_run(), tmp_path / "other", limit_steps=4)
+    (tmp_path / "other" / "metrics.jsonl").rename(tmp_path / "one" / "metrics.jsonl")
+    with pytest.raises(
+        ValueError, match=r"jsonl must begin with the id of its run, [0-9a-f]+: put"
+    ):
+        carry_out(tiny_run(), tmp_path / "one", resume=True)
 
 
 def test_a_damaged_best_model_is_an_error_and_not_another_number(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sampa.lab.children import PARENT, follow_parent
 from tests.lab.training.processes import run_ranks
 from tests.lab.training.runs import Outcome, carry_out, outcome, tiny_run
 from tests.ranks import collect_ranks
@@ -202,10 +203,8 @@ def test_a_run_joins_the_ranks_of_torchrun(tmp_path: Path, whole: Outcome) -> No
 
 
 def wait_for_the_launcher() -> None:
-    from sampa.lab.training.launch import _LAUNCHER, end_with_launcher
-
-    os.environ[_LAUNCHER] = str(2**22 + 1)  # a process that cannot be: it ended before we began
-    end_with_launcher()
+    os.environ[PARENT] = str(2**22 + 1)  # a process that cannot be: it ended before we began
+    follow_parent()
     time.sleep(60)
 
 

@@ -14,6 +14,7 @@ import torch
 
 from sampa.execution.parallel.groups import open_mesh
 from sampa.lab.bench.workloads import Bench, Workload
+from sampa.lab.children import follow_parent
 from sampa.lab.heap import keep_freed_memory
 
 Result = TypeVar("Result")
@@ -33,7 +34,8 @@ def on_ranks(
     port, before = free_port(), set(multiprocessing.active_children())
     ranks = len(devices)
     benches = [Bench(workload, device, rank, ranks) for rank, device in enumerate(devices)]
-    with ProcessPoolExecutor(ranks, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(ranks, spawn, follow_parent, (os.getpid(),)) as pool:
         running = [pool.submit(_run, function, bench, port, *arguments) for bench in benches]
         failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
         if failed:

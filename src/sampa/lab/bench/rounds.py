@@ -19,6 +19,7 @@ from sampa.lab.bench.contenders import Contender, MethodStep, Placement, Step, c
 from sampa.lab.bench.meters import meter_of
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.workloads import Bench, Workload
+from sampa.lab.terminal import say
 
 WARM_UP = 1  # rounds; each turn has a step that is not timed besides
 MEMORY_STEPS = 12
@@ -117,7 +118,7 @@ def _counted(step: MethodStep, number: int) -> Counts:
 def _tell(rank: int, done: int, rounds: int) -> None:
     if rank == 0 and sys.stderr.isatty():
         end = "\n" if done == rounds else "\r"
-        print(f"round {max(done, 0)} of {rounds}", end=end, file=sys.stderr, flush=True)
+        say(f"round {max(done, 0)} of {rounds}", end=end, file=sys.stderr)
 
 
 # ---- memory: each contender trains alone, in processes that do nothing else -------------------

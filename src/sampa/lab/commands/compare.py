@@ -12,6 +12,7 @@ from rich.console import Console
 from sampa.lab.commands.arguments import CompareArguments, TrainArguments
 from sampa.lab.commands.train import configured
 from sampa.lab.results.table import for_terminal
+from sampa.lab.terminal import say
 from sampa.lab.training.jobs import Job, Jobs, threads_each
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import comparison, read_results, write_record
@@ -37,7 +38,7 @@ def main(arguments: CompareArguments) -> int:
     if arguments.record is not None and results:
         write_record(arguments.record, run, out, results, ["sampa", *_without_paths(sys.argv[1:])])
     if jobs.asked:
-        print("stopped after saving; the same command goes on")
+        say("stopped; the same command goes on")
         return 128 + jobs.asked[0]
     return int(any(codes))
 

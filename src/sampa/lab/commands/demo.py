@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from rich.console import Console
 
+from sampa.lab.children import follow_parent
 from sampa.lab.commands import report
 from sampa.lab.commands.arguments import DemoArguments, ReportArguments
 from sampa.lab.results.table import for_terminal
-from sampa.lab.training.launch import end_with_launcher, is_launched, launch, set_up_process
+from sampa.lab.terminal import say
+from sampa.lab.training.launch import is_launched, launch, set_up_process
 from sampa.lab.training.loop import train
 from sampa.lab.training.ranks import is_first, wait_for_all
 from sampa.lab.training.recipes import find_recipe
@@ -26,7 +29,7 @@ def main(arguments: DemoArguments) -> int:
     if arguments.devices > 1 and not is_launched():
         return launch(arguments.devices, sys.argv[1:])
     if is_launched():
-        end_with_launcher()
+        follow_parent(os.getppid())  # torchrun, which tells nothing
     set_up_process()
     run = find_recipe("digits-cpu")
     for seed, method in [(seed, method) for seed in seeds for method in METHODS]:
@@ -36,10 +39,10 @@ def main(arguments: DemoArguments) -> int:
             result = train(chosen, out / method / f"seed-{seed}", settings)
         except Interrupted as stopped:
             if is_first():
-                print(f"{method} seed {seed}: {stopped}; the same command goes on")
+                say(f"{method} seed {seed}: {stopped}; the same command goes on")
             return 128 + stopped.signal_number
         if is_first():
-            print(f"{method} seed {seed}: test accuracy {result.test['accuracy']:.2f}")
+            say(f"{method} seed {seed}: test accuracy {result.test['accuracy']:.2f}")
         wait_for_all()
     if is_first():
         results = read_results(out, METHODS, list(seeds))

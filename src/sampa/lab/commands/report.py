@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sampa.lab.commands.arguments import ReportArguments
+from sampa.lab.terminal import say
 
 EXTRA = ("jinja2", "markdown_it", "markupsafe", "matplotlib")
 
@@ -22,5 +23,5 @@ def main(arguments: ReportArguments) -> int:
     page = made.html.encode("utf-8", "xmlcharrefreplace")
     arguments.out.write_bytes(page)
     left_out = f", {made.left_out} left out" if made.left_out else ""
-    print(f"{arguments.out}: {made.runs} runs{left_out}, {len(page) / 1000:.0f} kB")
+    say(f"{arguments.out}: {made.runs} runs{left_out}, {len(page) / 1000:.0f} kB")
     return 0

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sampa.lab.commands.arguments import ReproduceArguments
+from sampa.lab.files import read_text
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.lab.reproduce.plan import Unfinished
 from sampa.lab.reproduce.records import write_outcome, write_runs
@@ -17,6 +18,7 @@ from sampa.lab.results.outcome import AVERAGE, NOTES
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
 from sampa.lab.results.paper import SCALES, published
 from sampa.lab.results.table import for_terminal
+from sampa.lab.terminal import harmless, say
 from sampa.messages import require
 
 
@@ -33,22 +35,23 @@ def main(arguments: ReproduceArguments) -> int:
     try:
         outcome = experiment.outcome(request)
     except Unfinished as error:
-        print(f"{experiment.id}: {error}")
+        say(f"{experiment.id}: {error}")
         return error.code
     outcome = replace(outcome, command=f"sampa reproduce {experiment.id} {request}")
     for table in (replace(value_table(outcome), title=outcome.heading), difference_table(outcome)):
         if table.rows:
             console.print(for_terminal(table))
-    console.print(scale_line(outcome), *outcome.facts, sep="\n", highlight=False, markup=False)
+    lines = [harmless(line) for line in (scale_line(outcome), *outcome.facts)]
+    console.print(*lines, sep="\n", highlight=False, markup=False)
     own, record = request.folder(experiment.id), arguments.record
     write_outcome(outcome, own, plots=arguments.plots)
-    print(own)
+    say(own)
     if record is not None and record.resolve() != own.resolve():
         notes = record / NOTES
-        text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+        text = read_text(notes) if notes.exists() else ""
         write_outcome(replace(outcome, notes=text), record, plots=True)
         write_runs(own, record / "runs.jsonl")
-        print(record)
+        say(record)
     return 0
 
 

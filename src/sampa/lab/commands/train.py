@@ -10,9 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sampa.lab.children import follow_parent
 from sampa.lab.commands.arguments import TrainArguments
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.table import Table, for_terminal, row
+from sampa.lab.terminal import say
 from sampa.lab.training.recipes import RECIPES, find_recipe
 from sampa.lab.training.run import Run, read_run
 from sampa.lab.training.session import Interrupted, StepFailed
@@ -26,7 +28,8 @@ def main(arguments: TrainArguments) -> int:
     run = configured(arguments)
     # Only now: a list, or an error in what was asked for, need not wait for torch.
     from sampa.lab.devices import find_device
-    from sampa.lab.training.launch import end_with_launcher, is_launched, launch, set_up_process
+    from sampa.lab.training.claim import FolderReplaced
+    from sampa.lab.training.launch import is_launched, launch, set_up_process
     from sampa.lab.training.loop import train
     from sampa.lab.training.method import checked_method
     from sampa.lab.training.ranks import is_first
@@ -37,7 +40,7 @@ def main(arguments: TrainArguments) -> int:
         checked_method(run)
         return launch(arguments.devices, sys.argv[1:], arguments.max_restarts)
     if is_launched():
-        end_with_launcher()
+        follow_parent(os.getppid())  # torchrun, which tells nothing
     set_up_process(arguments.threads)
     out, settings = arguments.out or default_folder(run), arguments.settings
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
@@ -46,16 +49,17 @@ def main(arguments: TrainArguments) -> int:
         result = train(run, out, settings)
     except Interrupted as stopped:
         if is_first():
-            print(f"{stopped}; saved in {out}. Go on with the same command and --resume.")
+            saved = f"; saved in {out}" if stopped.is_saved else f" in {out}"
+            say(f"{stopped}{saved}. Go on with the same command and --resume.")
         return 128 + stopped.signal_number
     except StepFailed as failed:
         # Rank, batch and cause first; then where in the code, unless the cause says it all.
-        print(f"sampa train: {failed}", file=sys.stderr, flush=True)
-        if not isinstance(failed.__cause__, OSError | ValueError):
-            traceback.print_exception(failed.__cause__)
+        say(f"sampa train: {failed}", file=sys.stderr)
+        if not isinstance(failed.__cause__, OSError | ValueError | FolderReplaced):
+            say("".join(traceback.format_exception(failed.__cause__)), file=sys.stderr, end="")
         return 1
     if is_first():
-        print(summary(run, result, out))
+        say(summary(run, result, out))
     return 0
 
 

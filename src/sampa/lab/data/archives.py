@@ -14,7 +14,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
+from sampa.lab.files import open_file
+
+LARGEST = 4_000_000_000  # bytes of an archive, packed or not; CIFAR has 0.2 billion
 DAMAGED = (
     EOFError,
     lzma.LZMAError,
@@ -54,7 +58,7 @@ def read_tar(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
         ValueError: If the archive is damaged, or holds something it must not.
     """
     found: dict[str, bytes] = {}
-    with reading(path), tarfile.open(path, "r:*") as archive:
+    with reading(path), _open(path) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
         for member in archive:
             _require_plain(path, member.name, member.isfile() or member.isdir())
             name = PurePosixPath(member.name).name
@@ -65,7 +69,7 @@ def read_tar(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
             stream = archive.extractfile(member)
             assert stream is not None  # it is a file
             found[name] = _whole(path, member.name, member.size, limit, stream.read)
-        _read_to_the_end(archive)
+        _read_to_the_end(path, archive)
     return found
 
 
@@ -80,7 +84,7 @@ def read_zip(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
         ValueError: If the archive is damaged, or holds something it must not.
     """
     found: dict[str, bytes] = {}
-    with reading(path), zipfile.ZipFile(path) as archive:
+    with reading(path), _open(path) as file, zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
             _require_plain(path, member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
@@ -94,11 +98,16 @@ def read_zip(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
     return found
 
 
-def _read_to_the_end(archive: tarfile.TarFile) -> None:
+def _open(path: Path) -> BinaryIO:
+    return open_file(path, LARGEST)
+
+
+def _read_to_the_end(path: Path, archive: tarfile.TarFile) -> None:
     """Have the decompressor compare its checksum, which comes last."""
     assert archive.fileobj is not None
     while archive.fileobj.read(1 << 20):
-        pass
+        if archive.fileobj.tell() > LARGEST:
+            raise ValueError(f"{path} is refused: it unpacks to more than {LARGEST:,} bytes")
 
 
 def _require_plain(path: Path, name: str, plain: bool) -> None:

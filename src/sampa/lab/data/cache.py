@@ -19,7 +19,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from sampa.lab.files import open_file, read_json
+
 SCHEMA = 1
+LARGEST = 100_000_000_000  # bytes of a file; a pipe or a device has no end at all
 
 Facts = dict[str, Any]
 Built = tuple[dict[str, np.ndarray], Facts]
@@ -29,7 +32,7 @@ def file_hash(paths: Iterable[Path]) -> str:
     """SHA-256 of the files' names and contents."""
     total = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as stream:
+        with open_file(path, LARGEST) as stream:
             total.update(f"{path.name}\0".encode())
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
@@ -73,9 +76,9 @@ class CacheEntry:
 
     def _manifest(self) -> Facts | None:
         try:
-            manifest = json.loads(self._json.read_bytes())
+            manifest = read_json(self._json)
             digest = manifest.pop("sha256")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return None  # missing, or not what was written
         known = manifest.get("schema") == SCHEMA and digest == _digest(manifest)
         return manifest if known else None

@@ -18,10 +18,12 @@ from sampa.lab.data.cache import Built, CacheEntry, file_hash
 from sampa.lab.data.image_data import ImageData, channel_statistics, require_labels
 from sampa.lab.data.places import cache_folder, data_folder, missing
 from sampa.lab.data.strips import Decoded, read_strips
+from sampa.lab.files import read_file
 from sampa.messages import require, require_choice
 
 PIXELS = 3 * 32 * 32
 MAX_NAMES = 10_000  # bytes in the list of class names
+MAX_FILE = 200_000_000  # bytes; the largest has 154 million
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,11 @@ def _read_archive(layout: Layout, split: str, files: list[Path]) -> Decoded:
 
 
 def _read_folder(layout: Layout, split: str, files: list[Path]) -> Decoded:
-    return _parse(layout, split, files[0].parent, {path.name: path.read_bytes() for path in files})
+    return _parse(layout, split, files[0].parent, _contents(files))
+
+
+def _contents(files: list[Path]) -> dict[str, bytes]:
+    return {path.name: read_file(path, MAX_FILE) for path in files}
 
 
 def _parse(layout: Layout, split: str, where: Path, contents: dict[str, bytes]) -> Decoded:

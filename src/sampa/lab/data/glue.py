@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sampa.lab.data.archives import reading
+from sampa.lab.data.archives import LARGEST, reading
 from sampa.lab.data.places import data_folder, first_of
+from sampa.lab.files import read_file
 from sampa.messages import require_choice, unknown
 
 Column = str | int
@@ -179,7 +180,7 @@ def _columns(path: Path, wanted: list[Column], lines: Iterator[tuple[int, str]])
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with reading(path):
-        content = path.read_bytes()
+        content = read_file(path, LARGEST)
         content = gzip.decompress(content) if path.suffix == ".gz" else content
     try:
         text = content.decode("utf-8-sig")  # with or without a byte-order mark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from sampa.lab.data.archives import read_zip
+from sampa.lab.files import parse_json
 
 Decoded = tuple[np.ndarray, np.ndarray, list[str]]
 """Images (uint8, channels first), labels (int64), class names."""
@@ -52,7 +52,7 @@ def _meta(path: Path, members: dict[str, bytes]) -> dict[str, Any]:
         if name not in members:
             raise ValueError(f"{path} is incomplete: it has no {name}")
     try:
-        meta = json.loads(members["meta.json"])
+        meta = parse_json(members["meta.json"])
         return {k: meta[k] for k in ("strip_images", "pixels_sha256", "labels_sha256", "classes")}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: meta.json is not as packed ({error})") from error

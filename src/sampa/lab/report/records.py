@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sampa.lab.files import read_json_lines
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.paper import Value
 from sampa.lab.training.conditions import leaves
@@ -71,7 +72,7 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> FinishedRun:
     saved = _read(folder, "run.json")
     Run.from_json(part(saved, "run", dict, "run.json"))  # what is wrong with it is said first
     lines = _lines(folder)
-    if not (folder / "result.json").exists():
+    if not os.path.lexists(folder / "result.json"):
         raise ValueError(f"unfinished: {len(lines)} epochs and no result.json")
     return _record(saved, lines, _read(folder, "result.json"), place, paper)
 
@@ -83,10 +84,13 @@ def read_records(file: Path, place: str, paper: Paper | None) -> list[FinishedRu
         ValueError: With the reason, if it is not as that command writes it.
         OSError: If it cannot be read.
     """
+    try:
+        found = read_json_lines(file)
+    except ValueError as error:
+        raise ValueError(f"{file.name} is not readable: {error.__cause__ or error}") from error
     records: list[FinishedRun] = []
-    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(found, start=1):
         try:
-            line = json.loads(text)
             lines = part(line, "metrics", list, file.name)
             result = part(line, "result", dict, file.name)
             where = f"{place}/{part(line, 'place', str, file.name)}"
@@ -164,7 +168,7 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
     try:
         lines = RunFolder(folder).metrics()
     except ValueError as error:
-        raise ValueError(f"metrics.jsonl is not readable: {error}") from error
+        raise ValueError(f"metrics.jsonl is not readable: {error.__cause__ or error}") from error
     if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in lines):
         raise ValueError("metrics.jsonl must have an object with 'epoch' on each line")
     return lines

@@ -8,7 +8,10 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from sampa.lab.children import follow_parent
+from sampa.lab.files import replace_file
 from sampa.lab.reproduce.request import Request
+from sampa.lab.terminal import say
 from sampa.lab.training.jobs import Job, threads_each
 from sampa.lab.training.launch import set_up_process
 from sampa.lab.training.loop import train
@@ -38,12 +41,13 @@ def _ask(run: Run, folder: Path) -> Path:
     """Write down what is asked of a folder, for the process that will do it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "asked.json"
-    file.write_text(json.dumps({"run": run.as_json()}))
+    replace_file(file, json.dumps({"run": run.as_json()}).encode())
     return file
 
 
 def main(arguments: Sequence[str]) -> int:
     """Carry out runs, each in the folder of its file; a failed one does not keep others back."""
+    follow_parent()
     data_dir = None
     if arguments[0] == "--data-dir":
         data_dir, arguments = Path(arguments[1]), arguments[2:]
@@ -53,10 +57,10 @@ def main(arguments: Sequence[str]) -> int:
         try:
             train(read_run(file), file.parent, Settings(data_dir=data_dir, resume=True))
         except Interrupted as stopped:
-            print(f"{file.parent}: {stopped}")
+            say(f"{file.parent}: {stopped}")
             return 128 + stopped.signal_number
         except Exception:  # whatever it was, it is in the log, and the others may be well
-            traceback.print_exc()
+            say(traceback.format_exc(), file=sys.stderr, end="")
             code = 1
     return code
 

@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from sampa.lab.files import replace_file
 from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
 from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
@@ -22,8 +23,8 @@ def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
     """Write README.md and results.json, and the figures if asked."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(page(outcome), encoding="utf-8")
+    replace_file(folder / RESULTS, f"{text}\n".encode())
+    replace_file(folder / "README.md", page(outcome).encode())
     if plots:
         from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
 
@@ -72,7 +73,7 @@ def write_runs(folder: Path, file: Path) -> None:
         line = {"place": place, **saved, "metrics": run.metrics(), "result": result}
         lines.append(json.dumps(line) + "\n")
     if lines:
-        file.write_text("".join(lines), encoding="utf-8")
+        replace_file(file, "".join(lines).encode())
 
 
 def main(root: Path) -> int:

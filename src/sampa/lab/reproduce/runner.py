@@ -60,7 +60,7 @@ def _train_in_processes(runs: Mapping[Path, Run], request: Request) -> None:
     codes = jobs.run_all(batches, at_once, request.devices)
     if jobs.asked:
         code = 128 + jobs.asked[0]
-        raise Unfinished("stopped after saving; the same command goes on", code)
+        raise Unfinished("stopped; the same command goes on", code)
     failed = [batch for batch, code in zip(batches, codes, strict=True) if code]
     if failed:
         raise Unfinished(f"{len(failed)} of {len(batches)} jobs failed, first {failed[0].name}", 1)

@@ -7,7 +7,6 @@ of the paper, kept as results.json.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from sampa.lab.files import read_json, read_text
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.paper import Published, Scale, Value
 from sampa.lab.results.summary import Summary, paired, summarize
@@ -248,11 +248,14 @@ def read_outcome(file: Path) -> Outcome | None:
         ValueError: If the file is not as one of the commands writes it.
         OSError: If it cannot be read.
     """
-    saved = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        saved = read_json(file)
+    except ValueError as error:
+        raise ValueError(f"{file.name} is not readable: {error.__cause__ or error}") from error
     if not isinstance(saved, dict) or "entries" not in saved:
         return None
     notes = file.parent / NOTES
-    text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+    text = read_text(notes) if notes.exists() else ""
     return replace(Outcome.from_json(saved), notes=text)
 
 

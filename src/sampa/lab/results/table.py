@@ -14,6 +14,7 @@ from rich import box, table
 from rich.markup import escape
 
 from sampa.lab.results.summary import Quartiles, Summary, plus_minus
+from sampa.lab.terminal import harmless
 
 
 @dataclass(frozen=True)
@@ -110,14 +111,19 @@ class Table:
 
 def for_terminal(shown: Table) -> table.Table:
     """The table for rich's console."""
-    made = table.Table(box=box.SIMPLE_HEAD, title=escape(shown.title))
-    made.caption = escape(" ".join(filter(None, shown.notes))) or None
+    made = table.Table(box=box.SIMPLE_HEAD, title=_plain(shown.title))
+    made.caption = _plain(" ".join(filter(None, shown.notes))) or None
     for i, column in enumerate(shown.columns):
         numeric = shown.is_numeric(i)
-        made.add_column(escape(column), justify="right" if numeric else "left", no_wrap=numeric)
+        made.add_column(_plain(column), justify="right" if numeric else "left", no_wrap=numeric)
     for row in shown.rows:
-        made.add_row(*(escape(cell.text) for cell in row))
+        made.add_row(*(_plain(cell.text) for cell in row))
     return made
+
+
+def _plain(text: str) -> str:
+    """Text in which neither the terminal nor rich finds a command."""
+    return escape(harmless(text))
 
 
 def as_markdown(shown: Table) -> list[str]:

@@ -1,21 +1,26 @@
 """The folder of a run: what was asked for, under which conditions, and what came out.
 
-run.json       the run, all hyper-parameters, commit, versions, machine
-metrics.jsonl  one line an epoch: the same bits however often the run is interrupted
+run.json       the run's random id, the run, all hyper-parameters, commit, versions, machine
+metrics.jsonl  the id, then one line an epoch: the same bits however often the run is interrupted
 times.jsonl    one line an epoch: how long it took, and the share of it spent waiting for data
-result.json    the outcome; there when the run is done
-checkpoints/   see `checkpoint`
+result.json    the outcome; exists when the run is done
+checkpoints/   see `checkpoint`; each has the id
+
+A folder may be removed, and another run started in its place, while a run is working in it. The id
+and the lock tell: they are compared before anything gets its name here, and the run ends.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import secrets
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from sampa.lab.files import append_whole, open_to_write, read_json, read_json_lines, replace_file
 from sampa.lab.results.outcome import RunResult
+from sampa.lab.training.claim import Claim, FolderReplaced
 from sampa.lab.training.conditions import conditions, drift, leaves
 from sampa.lab.training.run import Run
 from sampa.messages import require
@@ -25,14 +30,19 @@ Change = tuple[str, Any, Any]
 
 
 class RunFolder:
-    """Files of one run, written by the first rank alone."""
+    """Files of one run, written by the first rank alone.
+
+    Attributes:
+        id: Of the run that is carried out here; empty before `open`, and on other ranks.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.id = ""
         self.checkpoints = path / "checkpoints"
         self._metrics = path / "metrics.jsonl"
         self._unwritten: list[str] = []  # lines that a full disk did not take
-        self._lock: TextIO | None = None
+        self._claim: Claim | None = None
 
     def open(self, run: Run, *, resume: bool, allow_changes: bool = False) -> list[str]:
         """Claim the folder before any work is done.
@@ -50,11 +60,17 @@ class RunFolder:
             OSError: If it cannot be written, or another process is working in it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        self._claim()
+        self._claim = Claim(self.path)
+        self._refuse_links()
         saved = self.read("run.json")
-        if saved is None or not self._has_work():
-            self.write("run.json", {"run": run.as_json(), "conditions": conditions()})
+        if not self._has_work():
+            self._begin(run)
             return []
+        if saved is None:
+            raise ValueError(
+                f"{self.path} has checkpoints or a result but no run.json that says whose they "
+                "are: put it back, remove them, or choose another --out"
+            )
         require("--out", str(self.path), resume, "a new folder, or pass --resume to go on with it")
         changes = _changes(self._run(saved), run)
         if changes and not allow_changes:
@@ -64,10 +80,50 @@ class RunFolder:
             )
         if changes and (self.path / "result.json").exists():
             raise ValueError(f"{self._refusal(changes)}: that run is done; choose another --out")
+        self.id = self._saved_id(saved)
         if changes:
-            self.write("run.json", {"run": run.as_json(), "conditions": conditions()})
+            self._write_run(run)
         told = [f"{name} is now {b!r}, the run began with {a!r}" for name, a, b in changes]
         return [*told, *drift(saved.get("conditions"), conditions())]
+
+    def _begin(self, run: Run) -> None:
+        """A new run: what a start that failed has left is of no use."""
+        new = secrets.token_hex(16)
+        self._write_run(run, new)
+        self.id = new
+        replace_file(self._metrics, self._header(), self.require_own)
+
+    def _write_run(self, run: Run, new: str = "") -> None:
+        saved = {"id": new or self.id, "run": run.as_json(), "conditions": conditions()}
+        self.write("run.json", saved)
+
+    def _saved_id(self, saved: dict[str, Any]) -> str:
+        known = isinstance(saved.get("id"), str) and saved["id"] != ""
+        if not known and not (self.path / "result.json").exists():
+            raise ValueError(
+                f"{self.path / 'run.json'} must have the id of its run, got {saved.get('id')!r}: "
+                "go on with the version of sampa that began it, or choose another --out"
+            )
+        return saved["id"] if known else ""
+
+    def _refuse_links(self) -> None:
+        """What is written in folders here must stay here."""
+        for folder in (self.checkpoints, self.path / "tensorboard"):
+            rule = "a folder and not a symbolic link: have --out itself where there is room"
+            require(str(folder), "a symbolic link", not folder.is_symlink(), rule)
+
+    def require_own(self) -> None:
+        """Make sure that this is still the folder that was opened, if it was.
+
+        Raises:
+            FolderReplaced: If it was removed, or holds another run.
+        """
+        if self._claim is None:
+            return
+        self._claim.require_held()
+        found = (self.read("run.json") or {}).get("id") if self.id else ""
+        if found != self.id:
+            raise FolderReplaced(self.path, "its run.json is another run's")
 
     def run(self) -> Run:
         """The run that was carried out here.
@@ -122,31 +178,19 @@ class RunFolder:
         return f"{name} must be as in {self.path / 'run.json'}: {before!r}, got {now!r}"
 
     def close(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    def _claim(self) -> None:
-        self._lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.close()
-            raise OSError(
-                f"another process is working in {self.path}; wait for it or choose another --out"
-            ) from error
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of the folder, None if it is not there.
+        """A JSON file of the folder, None if it does not exist.
 
         Raises:
-            ValueError: If it is damaged.
+            ValueError: If it is damaged; the cause is the reason without the path.
+            OSError: If it cannot be read: it is no ordinary file, say.
         """
         file = self.path / name
-        try:
-            values = json.loads(file.read_text()) if file.exists() else None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file} must be JSON, as sampa wrote it: {error}") from error
+        values = read_json(file) if os.path.lexists(file) else None
         if values is not None and not isinstance(values, dict):
             cause = TypeError(f"no JSON object but a {type(values).__name__}")
             raise ValueError(f"{file} must be as sampa wrote it, got {cause}") from cause
@@ -157,56 +201,58 @@ class RunFolder:
 
         Raises:
             OSError: If the disk did not take it; the old file is unchanged.
+            FolderReplaced: If this is no longer the folder that was opened.
         """
-        file, partial = self.path / name, self.path / f".{name}.partial"
+        file = self.path / name
+        self.require_own()
         try:
-            with partial.open("w") as handle:
-                json.dump(values, handle, indent=2)
-                handle.write("\n")
-                handle.flush()
-                os.fsync(handle.fileno())
-            partial.rename(file)
+            replace_file(file, (json.dumps(values, indent=2) + "\n").encode(), self.require_own)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise OSError(
                 error.errno, f"{file} could not be written ({error.strerror}); make room and resume"
             ) from error
 
     # ---- metrics, one JSON object a line -----------------------------------------------------
 
+    def _header(self) -> bytes:
+        return f'{{"run_id": "{self.id}"}}\n'.encode() if self.id else b""
+
     def append(self, line: dict[str, Any]) -> None:
         """Write a line; one that the disk does not take is kept and written with the next.
 
         Raises:
             OSError: If it was not written yet. The file has whole lines only.
+            FolderReplaced: If this is no longer the folder that was opened.
         """
         self._unwritten.append(json.dumps(line) + "\n")
         self._write_lines()
 
     def _write_lines(self) -> None:
         while self._unwritten:
-            size = self._metrics.stat().st_size if self._metrics.exists() else 0
-            try:
-                with self._metrics.open("a") as handle:
-                    handle.write(self._unwritten[0])
-            except OSError:
-                if self._metrics.exists():
-                    os.truncate(self._metrics, size)  # half a line may have been written
-                raise
+            self._append(self._metrics, self._unwritten[0].encode())
             del self._unwritten[0]
+
+    def _append(self, file: Path, line: bytes) -> None:
+        """Write a line at the end of a file, or nothing."""
+        self.require_own()
+        with open_to_write(file, append=True) as handle:
+            self.require_own()  # what is open now is in our folder
+            append_whole(handle, line)
 
     def note_times(self, line: dict[str, Any]) -> None:
         """Write how long an epoch took: beside the metrics, which no clock may change."""
-        with (self.path / "times.jsonl").open("a") as handle:
-            handle.write(json.dumps(line) + "\n")
+        self._append(self.path / "times.jsonl", (json.dumps(line) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        if not self._metrics.exists():
-            return []
-        try:
-            return [json.loads(line) for line in self._metrics.read_text().splitlines()]
-        except RecursionError as error:
-            raise ValueError(f"{self._metrics} is nested too deeply") from error
+        """The lines of all epochs.
+
+        Raises:
+            ValueError: If the file is damaged; the cause is the reason without the path.
+            OSError: If it cannot be read.
+        """
+        lines = read_json_lines(self._metrics) if os.path.lexists(self._metrics) else []
+        has_header = bool(lines) and isinstance(lines[0], dict) and set(lines[0]) == {"run_id"}
+        return lines[1:] if has_header else lines
 
     def metrics_size(self) -> int:
         """Bytes written so far, made safe on the disk; a checkpoint remembers it.
@@ -215,16 +261,41 @@ class RunFolder:
             OSError: If the disk is full: a checkpoint must not forget a line.
         """
         self._write_lines()
-        if not self._metrics.exists():
-            return 0
-        with self._metrics.open("rb+") as handle:
+        self.require_own()
+        with open_to_write(self._metrics) as handle:
             os.fsync(handle.fileno())
-        return self._metrics.stat().st_size
+            return os.fstat(handle.fileno()).st_size
 
-    def cut_metrics(self, size: int) -> None:
-        """Forget the lines written after a checkpoint: the resumed run writes them again."""
-        if self._metrics.exists():
-            os.truncate(self._metrics, size)
+    def cut_metrics(self, size: int = 0) -> str | None:
+        """Forget the lines written after a checkpoint: the resumed run writes them again.
+
+        Args:
+            size: What the checkpoint remembers; 0 forgets all lines.
+
+        Returns:
+            What is missing, if the file has fewer lines than the checkpoint remembers.
+
+        Raises:
+            ValueError: If the file is another run's.
+        """
+        header = self._header()
+        kept = max(size, len(header))
+        with open_to_write(self._metrics) as handle:
+            content = handle.read(kept)
+            if content and not content.startswith(header):
+                raise ValueError(
+                    f"{self._metrics} must begin with the id of its run, {self.id}: put back the "
+                    "file that belongs to run.json, or choose another --out"
+                )
+            if len(content) < kept:  # never longer: that would fill it with zeros
+                kept = content.rfind(b"\n") + 1
+            self.require_own()
+            os.ftruncate(handle.fileno(), kept)
+            if not kept:
+                handle.seek(0)
+                append_whole(handle, header)
+        lost = size - max(kept, len(header))
+        return f"{self._metrics} lacks {lost} bytes of the lines recorded" if lost > 0 else None
 
 
 def _changes(before: Run, now: Run) -> list[Change]:

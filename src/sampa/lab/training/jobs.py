@@ -8,12 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
+from sampa.lab.children import of_this_process
+from sampa.lab.files import open_to_write
+from sampa.lab.terminal import say
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.method import checked_method
 from sampa.lab.training.run import Run
@@ -103,23 +107,23 @@ class Jobs:
     def _run_job(self, job: Job, is_done: bool) -> int:
         """Run a job unless it is done; the exit code."""
         if is_done or self.asked:
-            print(
-                f"{job.name}: {'done before' if is_done else 'left for the next time'}", flush=True
-            )
+            say(f"{job.name}: {'done before' if is_done else 'left for the next time'}")
             return 0
         log = next(iter(job.runs)) / "log.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         places = self.free.get()
         try:
-            with log.open("a") as file:
-                code = self._wait_for(job.arguments(), {**os.environ, **places}, file)
+            with open_to_write(log, append=True) as file:
+                code = self._wait_for(
+                    job.arguments(), of_this_process({**os.environ, **places}), file
+                )
         finally:
             self.free.put(places)
         outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
-        print(f"{job.name}: {'done' if code == 0 else outcome}", flush=True)
+        say(f"{job.name}: {'done' if code == 0 else outcome}")
         return code
 
-    def _wait_for(self, arguments: list[str], environment: dict[str, str], log: TextIO) -> int:
+    def _wait_for(self, arguments: list[str], environment: dict[str, str], log: FileIO) -> int:
         """Start a process and wait for it; the exit code."""
         # In a session of its own, a run hears of Ctrl-C from us alone, and once.
         options: dict[str, Any] = {"stdout": log, "stderr": log, "start_new_session": True}

@@ -7,22 +7,19 @@ import os
 import signal
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from sampa.execution.executor import launched_world_size
+from sampa.lab.children import children_follow
 from sampa.lab.heap import keep_freed_memory
+from sampa.lab.terminal import say
 from sampa.messages import require
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-
-_LAUNCHER = "SAMPA_LAUNCHER"  # in the environment of a rank: the process that started it
-_GRACE = 30.0  # seconds to save in; the launcher gives its ranks as many
 
 
 def is_launched() -> bool:
@@ -54,7 +51,6 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
 
     require("devices", devices, devices >= 1, ">= 1")
     _quiet_launcher()
-    os.environ[_LAUNCHER] = str(os.getpid())
     # The ranks make a store of their own, open to this machine alone. A shared one listens
     # everywhere, and keeps the addresses of dead ranks: pytorch/pytorch#135712.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
@@ -72,7 +68,8 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
                 max_restarts=max_restarts,
                 monitor_interval=0.1,
             )
-            elastic_launch(config, sys.executable)("-m", "sampa", *arguments)
+            with children_follow():
+                elastic_launch(config, sys.executable)("-m", "sampa", *arguments)
     except SignalException as error:  # its ranks were told, and have saved
         return 128 + int(error.sigval)
     except ChildFailedError as error:
@@ -90,7 +87,7 @@ def _exit_code(failures: Sequence[ProcessFailure]) -> int:
     first = min(failures, key=lambda f: (f.timestamp, f.exitcode == ended, f.exitcode > 0))
     if first.exitcode > 0:
         return first.exitcode
-    print(
+    say(
         f"rank {first.local_rank} was killed by signal {-first.exitcode}; the same command with "
         "--resume goes on from the last checkpoint",
         file=sys.stderr,
@@ -103,20 +100,3 @@ def _quiet_launcher() -> None:
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("torch.distributed.elastic"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def end_with_launcher() -> None:
-    """Ask this rank to stop (SIGTERM) when the process that started it is gone.
-
-    One that cannot (it waits for a rank that hangs) is killed a while later.
-    """
-    launcher = int(os.environ.get(_LAUNCHER, os.getppid()))  # it may be gone already
-
-    def watch() -> None:
-        while os.getppid() == launcher:
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_GRACE)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -17,9 +17,11 @@ from sampa.execution.randomness import derive_seed
 from sampa.lab.devices import find_device, move_model
 from sampa.lab.models import build
 from sampa.lab.results.outcome import RunResult
-from sampa.lab.training import checkpoint, ranks
-from sampa.lab.training.checkpoint import BEST, NEWEST, CheckpointError
+from sampa.lab.terminal import say
+from sampa.lab.training import ranks
+from sampa.lab.training.checkpoint import CheckpointError
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
 from sampa.lab.training.method import base_optimizer, checked_method, epochs_of, method_options
 from sampa.lab.training.progress import Display, write_curves
@@ -65,7 +67,7 @@ def warn(text: str, *, strict: bool = False) -> None:
     if strict:
         raise ValueError(f"{text}; leave out --strict to go on all the same")
     if ranks.is_first():
-        print(f"warning: {text}", flush=True)
+        say(f"warning: {text}")
 
 
 class Trainer:
@@ -97,6 +99,7 @@ class Trainer:
             save_batch=False,  # batches are a pure function of their number
         )
         self.state = LoopState()
+        self.keeper = Keeper(folder, settings.keep)
         self.accuracy = torch.zeros(())  # of training in percent, smoothed, for the display only
 
     # ---- the loop ----------------------------------------------------------------------------
@@ -121,7 +124,8 @@ class Trainer:
                         self._save(display)
                     if stop:
                         ranks.wait_for_all()  # the launcher ends all when one has left
-                        raise Interrupted(asked[0] if asked else signal.SIGTERM, done)
+                        number = asked[0] if asked else signal.SIGTERM
+                        raise Interrupted(number, done, self.keeper.saved)
             return self._finish(limited=total < self.per_epoch * self.epochs)
 
     def train_batch(self, position: int, clock: Clock, display: Display) -> None:
@@ -210,9 +214,9 @@ class Trainer:
         last = chosen = self._evaluate("test")
         memorized = self._evaluate("train")["accuracy"] if "train" in self.task.splits else None
         if self.run.select == "best" and self.state.best_epoch >= 0:
-            position = (self.state.best_epoch + 1) * self.per_epoch
-            best = checkpoint.load_best(self.folder.checkpoints, position)
-            self.model.load_state_dict(best["model"])
+            position = self._best_position()
+            assert position is not None
+            self.model.load_state_dict(self.keeper.load_best(position)["model"])
             chosen = self._evaluate("test")
         result = RunResult(
             test=chosen,
@@ -251,8 +255,7 @@ class Trainer:
                     "data_ranks": self.data_ranks,
                 },
             }
-            checkpoint.save(self.folder.checkpoints, NEWEST, self.state.position, state)
-            self._prune()
+            self.keeper.save(self.state.position, state, self._best_position())
         except OSError as error:
             display.say(f"warning: {error}; training goes on")
 
@@ -263,26 +266,23 @@ class Trainer:
         if ranks.is_first():
             state = {"model": self.model.state_dict()}
             try:
-                checkpoint.save(self.folder.checkpoints, BEST, self.state.position, state)
+                self.keeper.save_best(self.state.position, state)
             except CheckpointError as error:
                 display.say(f"warning: {error}; the best model before it stays the best")
                 failed = True
         return not ranks.any_rank(failed)
 
-    def _prune(self) -> None:
-        checkpoint.prune(self.folder.checkpoints, NEWEST, self.settings.keep)
-        checkpoint.prune(self.folder.checkpoints, BEST, 1)
+    def _best_position(self) -> int | None:
+        """After how many batches the best model was saved."""
+        has_best = self.state.best_epoch >= 0
+        return (self.state.best_epoch + 1) * self.per_epoch if has_best else None
 
     def _resume(self) -> None:
-        damaged: list[str] = []
-        found = checkpoint.newest(self.folder.checkpoints, NEWEST, damaged.append)
-        for report in damaged:
-            warn(report)
-        found = found if self.settings.resume else None
+        found = self.keeper.newest(warn) if self.settings.resume else None
         ranks.require_same_position(0 if found is None else found.step)
         if found is None:
             if ranks.is_first():
-                self.folder.cut_metrics(0)
+                self.folder.cut_metrics()
             return
         try:
             self._load(found.state)
@@ -291,8 +291,8 @@ class Trainer:
                 f"checkpoint {found.path} does not fit this run ({type(error).__name__}: {error}); "
                 "resume with the command that wrote it, or choose another --out"
             ) from error
-        if ranks.is_first() and not damaged:  # all are good: what a crash left over may go
-            self._prune()
+        if ranks.is_first():
+            self.keeper.clear_up()
 
     def _load(self, state: dict[str, Any]) -> None:
         loop = state["loop"]
@@ -308,7 +308,8 @@ class Trainer:
         self.optimizer.load_state_dict(
             state["optimizer"], allow_changes=self.settings.allow_changes
         )
-        if ranks.is_first():
-            self.folder.cut_metrics(loop["metrics_size"])
+        missing = self.folder.cut_metrics(loop["metrics_size"]) if ranks.is_first() else None
+        if missing is not None:
+            warn(f"{missing}; the weights are not touched by it", strict=self.settings.strict)
         if self.optimizer.method.holds_batch and self.state.position > 0:
             self.optimizer.hold(self.batch(self.state.position - 1))

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sampa.lab.terminal import harmless
 
 
 class Display:
@@ -15,7 +18,7 @@ class Display:
 
     def __init__(self, total: int, start: int, label: str, *, shown: bool) -> None:
         self._console = Console(quiet=not shown, soft_wrap=True)
-        self._label, self._total, self._start = label, total, start
+        self._total, self._start = total, start
         self._began = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -26,7 +29,9 @@ class Display:
             disable=not self._console.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task(label, total=total, completed=start, numbers="")
+        self._task = self._bar.add_task(
+            escape(harmless(label)), total=total, completed=start, numbers=""
+        )
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -42,7 +47,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(harmless(text), highlight=False, markup=False)
 
     def eta(self, done: int) -> str:
         """How long the rest will take at the pace so far."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.files import read_json, replace_file
 from sampa.lab.results.outcome import RunResult, compared, entry_of
 from sampa.lab.results.outcome_tables import method_table
 from sampa.lab.results.table import Table, as_markdown
@@ -65,8 +66,8 @@ def _write(folder: Path, record: dict[str, Any]) -> None:
     for run in record["runs"]:
         results.setdefault(run["method"], {})[run["seed"]] = RunResult.from_json(run)
     record["summary"] = {method: _summary(results, method) for method in results}
-    (folder / "results.json").write_text(json.dumps(record, indent=1) + "\n")
-    (folder / "README.md").write_text(_page(record, results))
+    replace_file(folder / "results.json", (json.dumps(record, indent=1) + "\n").encode())
+    replace_file(folder / "README.md", _page(record, results).encode())
 
 
 def _summary(results: Results, method: str) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def _page(record: dict[str, Any], results: Results) -> str:
 
 def main(root: Path) -> int:
     for file in sorted(root.rglob("results.json")):
-        _write(file.parent, json.loads(file.read_text()))
+        _write(file.parent, read_json(file))
     return 0
 
 

@@ -5,12 +5,12 @@ A recipe is a `Run` by name; the command line replaces a few of its fields.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from sampa.lab.files import read_json
 from sampa.lab.training.fields import read_fields
 from sampa.messages import require, require_choice
 
@@ -160,10 +160,7 @@ def read_run(file: Path) -> Run:
         ValueError: If it describes none.
         OSError: If it cannot be read.
     """
-    try:
-        saved = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} must be JSON, as sampa wrote it: {error}") from error
+    saved = read_json(file)
     is_run = isinstance(saved, dict) and isinstance(saved.get("run"), dict)
     require(str(file), type(saved).__name__, is_run, 'an object with "run", as sampa writes it')
     return Run.from_json(saved["run"])

@@ -14,11 +14,17 @@ from tyro.conf import Suppress
 
 
 class Interrupted(Exception):
-    """The run was asked to stop; it saved, and can be resumed."""
+    """The run was asked to stop; it can be resumed from what is saved.
 
-    def __init__(self, signal_number: int, step: int) -> None:
-        super().__init__(f"stopped at batch {step}")
-        self.signal_number = signal_number
+    Attributes:
+        signal_number: Of the signal that asked.
+        is_saved: Whether all that was done is on the disk, and was read back.
+    """
+
+    def __init__(self, signal_number: int, step: int, saved: int) -> None:
+        self.signal_number, self.is_saved = signal_number, saved == step
+        lost = "" if self.is_saved else f", the last checkpoint is of batch {saved}"
+        super().__init__(f"stopped at batch {step}{lost}")
 
 
 class StepFailed(RuntimeError):
