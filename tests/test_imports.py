@@ -105,7 +105,7 @@ def test_vectors_know_nothing_else_of_sampa(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sampa.method", *in_package("sampa.pieces")])
 def test_pieces_know_vectors_and_what_a_method_is(name: str) -> None:
-    below = ("vectors", "pieces", "loss", "batches", "messages", "method")
+    below = ("vectors", "pieces", "loss", "batches", "samples", "messages", "method")
     known = [f"sampa.{module}" for module in below]
     assert not [m for m in imports(name) if is_below(m, "sampa") and not is_below(m, *known)]
 

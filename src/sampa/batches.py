@@ -10,11 +10,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import weakref
+import zlib
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property, partial
-from itertools import pairwise
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sampa.torch_private import parts_of_sparse
+from sampa.torch_private import write_count
 
 PLAIN = frozenset({NoneType, bool, int, float, complex, str, bytes})
 """Types of values that nothing can change."""
@@ -37,6 +37,10 @@ PLAIN = frozenset({NoneType, bool, int, float, complex, str, bytes})
 NAMED = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 """Types of objects that are known by their names."""
 
+_OF_NUMPY = frozenset(
+    torch.from_numpy(np.zeros(1, kind)).dtype
+    for kind in (*"?bBhHiIlLefd", np.complex64, np.complex128)
+)
 _LEAVES = (
     *(Tensor, np.ndarray, np.generic, bytearray, memoryview, weakref.ref, Enum, *NAMED),
     *(int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout),
@@ -52,10 +56,12 @@ class Container(NamedTuple):
     Attributes:
         parts: What it consists of, by key, attribute or number.
         rebuild: From other parts to a container of the same type; None if there is no way back.
+        keeps_type: Whether it is of the same type.
     """
 
     parts: dict[Any, Any]
     rebuild: Callable[[dict[Any, Any]], Any] | None
+    keeps_type: bool = True
 
 
 def opened(node: Any) -> Container | None:
@@ -69,7 +75,10 @@ def opened(node: Any) -> Container | None:
         return None
     if isinstance(node, Mapping):
         in_order = {key: node[key] for key in sorted(node, key=_order)}
-        return Container(in_order, partial(_mapping_like, node))
+        if isinstance(node, dict | UserDict):
+            return Container(in_order, partial(_mapping_like, node))
+        # Another's copy may share its memory.
+        return Container(in_order, lambda parts: {k: parts[k] for k in node}, keeps_type=False)
     if isinstance(node, tuple | list):
         if type(node) in (tuple, list) and PLAIN.issuperset(map(type, node)):
             return None
@@ -102,11 +111,13 @@ def walk(node: Any, above: tuple[int, ...] = ()) -> Iterator[Any]:
             yield from walk(part, (*above, id(node)))
 
 
-def _mapped(
+def mapped(
     node: Any,
     leaf: Callable[[Any], Any],
     opaque: Callable[[Any], Any],
     above: tuple[int, ...] = (),
+    *,
+    keep_types: bool = False,
 ) -> Any:
     """The same structure with other leaves.
 
@@ -115,14 +126,28 @@ def _mapped(
         leaf: From a leaf to what takes its place.
         opaque: The same for a container without a way back.
         above: The containers around it.
+        keep_types: Whether a way back that ends at another type is none.
     """
     found = opened(node)
     if found is None:
         return leaf(node)
-    if found.rebuild is None or id(node) in above:
+    has_way = found.rebuild is not None and (found.keeps_type or not keep_types)
+    if not has_way or id(node) in above:
         return opaque(node)
     inside = (*above, id(node))
-    return found.rebuild({k: _mapped(v, leaf, opaque, inside) for k, v in found.parts.items()})
+    new = {
+        key: mapped(part, leaf, opaque, inside, keep_types=keep_types)
+        for key, part in found.parts.items()
+    }
+    if isinstance(node, tuple) and all(new[key] is part for key, part in found.parts.items()):
+        return node
+    assert found.rebuild is not None
+    return found.rebuild(new)
+
+
+def tensors_in(batch: Any) -> Iterator[Tensor]:
+    """Every tensor of a batch, in a fixed order."""
+    return (leaf for leaf in walk(batch) if isinstance(leaf, Tensor))
 
 
 # ---- kinds of containers -----------------------------------------------------------------------
@@ -133,9 +158,7 @@ def _order(key: Any) -> str:
     return str(sorted(map(_order, key))) if isinstance(key, frozenset) else repr(key)
 
 
-def _mapping_like(node: Mapping[Any, Any], parts: dict[Any, Any]) -> Mapping[Any, Any]:
-    if not isinstance(node, dict | UserDict):  # others may share their memory with a copy
-        return {key: parts[key] for key in node}
+def _mapping_like(node: Any, parts: dict[Any, Any]) -> Any:
     new = copy.copy(node)
     for key, value in parts.items():
         new[key] = value
@@ -193,114 +216,157 @@ def _state(node: Any) -> dict[int, Any] | None:
     return dict(enumerate([*made_from, *(None if found is None else [*found] for found in items)]))
 
 
-def strided_parts(t: Tensor) -> list[Tensor]:
-    """The plain tensors that a sparse, nested, quantized or wrapped tensor is made of."""
-    if t.layout is torch.jagged:  # its cache of lengths is made where it is asked for
-        return [t.values(), t.offsets()]  # pyright: ignore[reportAttributeAccessIssue]
-    if hasattr(t, "__tensor_flatten__"):
-        names, _ = t.__tensor_flatten__()  # pyright: ignore[reportAttributeAccessIssue]
-        return [part for name in names for part in strided_parts(getattr(t, name))]
-    if t.is_nested:
-        return list(t.unbind())
-    if t.is_quantized:
-        return [t.dequantize()]
-    if t.layout is torch.strided:
-        return [t]
-    if t.layout is torch.sparse_coo:
-        return list(parts_of_sparse(t))
-    if t.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [t.crow_indices(), t.col_indices(), t.values()]
-    if t.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [t.ccol_indices(), t.row_indices(), t.values()]
-    return [t.to_dense()]
+# ---- batches that are used again ---------------------------------------------------------------
+
+_SAMPLE = 4096  # elements that are compared, at most, of a tensor or an array
+_SAMPLED = 64  # leaves that are, at most
 
 
-# ---- tensors and samples -----------------------------------------------------------------------
+class Watched:
+    """A batch that must stay as it is until it has been used for the last time.
 
+    Tensors count how often torch writes to them. Memory of the host can change behind torch (a
+    buffer of NumPy's that a loader refills), so some of its bytes are compared too.
 
-def tensors_in(batch: Any) -> Iterator[Tensor]:
-    """Every tensor of a batch, in a fixed order."""
-    return (leaf for leaf in walk(batch) if isinstance(leaf, Tensor))
-
-
-def map_tensors(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
-    """The same structure with `function` applied to every tensor.
-
-    Raises:
-        TypeError: If a tensor is in an object that cannot be put together again.
+    Attributes:
+        batch: As `step` received it.
     """
-    return _mapped(batch, lambda x: function(x) if isinstance(x, Tensor) else x, _refuse_tensors)
+
+    def __init__(self, batch: Any, traces: _Traces | None = None) -> None:
+        self.batch = batch
+        self._traces = _traces_of(batch) if traces is None else traces
+        self._was_used = False
+
+    def kept(self, hold: str) -> Watched:
+        """The batch to hold until the next step, by reference or as a copy.
+
+        By reference, containers are copied, so that filling them anew or taking something out of
+        them does no harm.
+
+        Raises:
+            TypeError: If it cannot be copied.
+        """
+        if hold == "copy":
+            return Watched(mapped(self.batch, _copied, _deeply_copied, keep_types=True))
+        try:
+            batch = mapped(self.batch, _shallow, copy.copy, keep_types=True)
+        except Exception:  # an object that cannot be copied is held as it is
+            batch = self.batch
+        return Watched(batch, self._traces)
+
+    def used(self) -> Any:
+        """The batch for a pass, which must find it as the passes before it did.
+
+        Raises:
+            RuntimeError: If it was changed since.
+        """
+        if self._was_used:
+            self.require_unchanged(
+                "evaluates it again in the same step; let loss_fn leave it alone"
+            )
+        self._was_used = True
+        return self.batch
+
+    def require_unchanged(self, need: str) -> None:
+        """Raise if something was written into the batch.
+
+        Args:
+            need: Why it must not have been, and what to do.
+        """
+        for x, before in self._traces:
+            if before.differs_from(_trace(x, is_sampled=before.sample is not None)):
+                shape = f" of shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else ""
+                raise RuntimeError(
+                    f"the batch was changed after step had received it (its {type(x).__qualname__}"
+                    f"{shape}), by a loader that refills its memory or a loss_fn that works in "
+                    f"place, but the method {need}: write x = x.clone().mul_(2), or x = x * 2, "
+                    "instead of x.mul_(2)"
+                )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Watched, (self.batch,)  # a copy of a tensor counts anew
 
 
-def _refuse_tensors(node: Any) -> Any:
-    """The object itself, if no tensor in it would be left as it was."""
-    if next(tensors_in(node), None) is not None:
+class _Trace(NamedTuple):
+    """What tells that some data was changed.
+
+    Attributes:
+        version: How often torch wrote to it; None if that is not counted.
+        address: Of its memory; None if it has none of its own.
+        sample: A hash of some of its bytes; None if the host cannot see them.
+        is_part: Whether it is a part of larger memory, all of which has one version.
+    """
+
+    version: int | None
+    address: int | None
+    sample: int | None
+    is_part: bool
+
+    def differs_from(self, now: _Trace) -> bool:
+        if self.sample is None:
+            return (self.version, self.address) != (now.version, now.address)
+        was_written = self.version != now.version and not self.is_part
+        return was_written or self.sample != now.sample
+
+
+_Traces = list[tuple[Tensor | np.ndarray | bytearray, _Trace]]
+
+
+def _traces_of(batch: Any) -> _Traces:
+    data = [x for x in walk(batch) if isinstance(x, Tensor | np.ndarray | bytearray)]
+    every = -(-len(data) // _SAMPLED) or 1
+    return [(x, _trace(x, is_sampled=i % every == 0)) for i, x in enumerate(data)]
+
+
+def _trace(x: Tensor | np.ndarray | bytearray, *, is_sampled: bool) -> _Trace:
+    if not isinstance(x, Tensor):
+        return _Trace(None, None, _sample(np.asarray(x)) if is_sampled else None, False)
+    if x.layout is not torch.strided or type(x) not in (Tensor, torch.nn.Parameter):
+        return _Trace(_version_of(x), None, None, False)
+    is_visible = x.is_cpu and not (x.is_conj() or x.is_neg() or x.is_nested or x.is_quantized)
+    sample = _sample(_array_of(x.detach())) if is_sampled and is_visible else None
+    is_part = x.untyped_storage().nbytes() > x.nbytes
+    return _Trace(_version_of(x), x.data_ptr(), sample, is_part)
+
+
+def _version_of(t: Tensor) -> int | None:
+    return None if t.is_inference() else write_count(t)
+
+
+def _array_of(t: Tensor) -> np.ndarray:
+    """The same memory; types that NumPy does not know, which are short, as integers."""
+    if t.dtype not in _OF_NUMPY:
+        t = t.view(torch.uint8 if t.element_size() == 1 else torch.int16)
+    return t.numpy()
+
+
+def _sample(array: np.ndarray) -> int:
+    """A hash of elements at equal distances."""
+    if array.size > _SAMPLE:
+        most = int(_SAMPLE ** (1 / array.ndim))
+        array = array[tuple(slice(None, None, -(-n // most)) for n in array.shape)]
+    return zlib.crc32(array.tobytes())
+
+
+def _shallow(leaf: Any) -> Any:
+    return [*leaf] if type(leaf) is list else leaf
+
+
+def _copied(leaf: Any) -> Any:
+    """A leaf with memory of its own."""
+    if isinstance(leaf, Tensor):
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+    return copy.copy(leaf) if isinstance(leaf, np.ndarray | bytearray | list) else leaf
+
+
+def _deeply_copied(node: Any) -> Any:
+    """A copy of an object that knows itself what it consists of."""
+    try:
+        # A tensor's own copy would be one of all the memory that it is a part of.
+        return copy.deepcopy(node, {id(t): _copied(t) for t in tensors_in(node)})
+    except Exception as error:
         raise TypeError(
-            f"the tensors of a batch must be in mappings, tuples, lists, dataclasses or plain "
-            f"objects where the batch is cut into parts, got some in a {type(node).__qualname__}, "
-            "which has a state of its own or refers to itself; let the loader yield them in a "
-            "dataclass or a dict"
-        )
-    return node
-
-
-def batch_size(batch: Any) -> int:
-    """The common length of the first dimension of tensors and arrays.
-
-    Raises:
-        ValueError: If there is nothing to count, or they disagree.
-    """
-    found = [x for x in walk(batch) if isinstance(x, Tensor | np.ndarray)]
-    sizes = {x.shape[0] for x in found if x.ndim > 0}
-    if len(sizes) != 1:
-        raise ValueError(
-            "splitting a batch needs tensors that agree in their first dimension, "
-            f"got sizes {sorted(sizes)}; put the samples first in every tensor of the batch"
-        )
-    return sizes.pop()
-
-
-def select(batch: Any, chosen: slice | Tensor) -> Any:
-    """Some samples of a batch: of its tensors, its arrays, and its lists of texts as long.
-
-    Everything else belongs to the batch as a whole.
-    """
-
-    def leaf(x: Any) -> Any:
-        if isinstance(x, Tensor):
-            on_device = chosen.to(x.device) if isinstance(chosen, Tensor) else chosen
-            return x[on_device] if x.ndim > 0 else x
-        if isinstance(x, np.ndarray):
-            return x[_on_host(chosen)] if x.ndim > 0 else x
-        if isinstance(x, tuple | list) and x and all(isinstance(text, str | bytes) for text in x):
-            is_by_sample = len(x) == batch_size(batch)
-            return type(x)(np.array(x, dtype=object)[_on_host(chosen)]) if is_by_sample else x
-        return x
-
-    return _mapped(batch, leaf, _refuse_tensors)
-
-
-def _on_host(chosen: slice | Tensor) -> Any:
-    return chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen
-
-
-def split(batch: Any, parts: int) -> list[tuple[Any, float]]:
-    """Cut a batch into `parts` micro-batches, each with its share of the samples.
-
-    The shares weight the micro-batches' mean losses, so that their sum is the whole batch's mean.
-    """
-    if parts == 1:
-        return [(batch, 1.0)]
-    size = batch_size(batch)
-    if size < parts:
-        raise ValueError(
-            f"a batch of {size} samples cannot be cut into {parts} micro-batches; "
-            "use a larger batch or fewer micro-batches"
-        )
-    edges = bounds(size, parts)
-    return [(select(batch, slice(a, b)), (b - a) / size) for a, b in pairwise(edges)]
-
-
-def bounds(size: int, parts: int) -> list[int]:
-    """Where the micro-batches of a batch begin, and where the last one ends."""
-    return [size * i // parts for i in range(parts + 1)]
+            f'hold="copy" needs a batch that can be copied, got one with a '
+            f"{type(node).__qualname__}; let the loader yield memory of its own in every batch and "
+            'use hold="reference", or yield tensors, arrays and plain values'
+        ) from error

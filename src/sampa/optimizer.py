@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from sampa import state_dict as saving
 from sampa import torch_private
-from sampa.batches import batch_size
+from sampa.batches import Watched
 from sampa.execution import loss_scaling
 from sampa.execution.evaluate import Evaluator, Excursions, LossFn
 from sampa.execution.executor import Executor
@@ -28,7 +28,7 @@ from sampa.execution.lookahead import (
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import refuse_call, refuse_missing_batch, require, require_base, require_group
+from sampa.messages import refuse_call, require, require_base, require_group
 from sampa.method import (
     HELD,
     INCOMING,
@@ -47,6 +47,7 @@ from sampa.method import (
 )
 from sampa.options import Options
 from sampa.record import Carried, Journal, MadeStep, Progress, StepRecord
+from sampa.samples import batch_size
 from sampa.vectors.random import RandomNumbers
 from sampa.vectors.vector import Vector, Weights, add, scale
 
@@ -118,12 +119,11 @@ class SharpnessAware(Optimizer):
         if batch is None or not callable(loss_fn):
             refuse_call(loss_fn, batch, self.options.scaler)
         carried = self._carried
-        if self.method.holds_batch and carried.held_batch is None and carried.progress.calls > 0:
-            refuse_missing_batch()
+        incoming, held = carried.receive(batch, self.method.holds_batch, self.options.hold)
         weights, journal = self._weights(), Journal()
         self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad():
-            evaluator = self._evaluator(weights, loss_fn, batch)
+            evaluator = self._evaluator(weights, loss_fn, incoming)
             update = self._run_method(weights, evaluator, journal)
             numbers = journal.numbers(self.executor.doubts())
             made = MadeStep(
@@ -136,14 +136,14 @@ class SharpnessAware(Optimizer):
         if update.gradient is not None:
             with UPDATE:
                 self._apply(update.gradient, update, weights, made)
-        self._carry_on(made, update, batch)
+        self._carry_on(made, update, held)
         if made.updated and self._carried.progress.updates == 1:
             self.executor.warn_if_idle(journal.widest_round)
         return journal.reported_loss()
 
     def _run_method(self, weights: list[Tensor], evaluator: Evaluator, journal: Journal) -> Update:
         """Let the method yield rounds and answer them."""
-        context = self._context(weights, evaluator.batches[INCOMING])
+        context = self._context(weights, evaluator.batches[INCOMING].batch)
         rounds = self.method.rounds(context, aligned(self._carried.method_state, weights))
         try:
             probes = next(rounds)
@@ -166,10 +166,10 @@ class SharpnessAware(Optimizer):
         set_gradients(weights, gradient)
         self._checks.update(made.is_bad, made.is_finite, self.base, weights, update.then)
 
-    def _carry_on(self, made: MadeStep, update: Update, batch: Any) -> None:
+    def _carry_on(self, made: MadeStep, update: Update, held: Watched | None) -> None:
         """Advance the counters and the state, then look whether that was right."""
         carried = self._carried
-        carried.advance(made, update.state, batch if self.method.holds_batch else None)
+        carried.advance(made, update.state, held)
         # A batch without an update is still a step to a scheduler on the base, which would warn.
         setattr(self.base, torch_private.STEP_CALLED, True)
         if self.options.scaler is not None:
@@ -233,10 +233,10 @@ class SharpnessAware(Optimizer):
         most = self.options.max_norm
         return g if most is None else scale(g, (most / g.norm).clamp(max=1))
 
-    def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Any) -> Evaluator:
+    def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Watched) -> Evaluator:
         return Evaluator(
             loss_fn=loss_fn,
-            batches={INCOMING: batch, HELD: self._carried.held_batch},
+            batches={INCOMING: batch, HELD: self._carried.held_batch or Watched(None)},
             weights=weights,
             layers=self._layers,
             excursions=self._excursions,
@@ -271,7 +271,7 @@ class SharpnessAware(Optimizer):
         """Hand back the held batch after loading a state that was saved without it."""
         if not self.method.holds_batch:
             raise ValueError("this method holds no batch between steps; leave out the call of hold")
-        self._carried.held_batch = batch
+        self._carried.held_batch = Watched(batch).kept(self.options.hold)
 
     # ---- the base's groups and state, whatever replaces them: loading gives the base new ones --
 
@@ -331,7 +331,7 @@ class SharpnessAware(Optimizer):
         for hook in torch_private.hooks_of(self, torch_private.BEFORE_LOADING):
             state_dict = hook(self, state_dict) or state_dict
         ours = saving.checked(state_dict, None if allow_changes else self._settings())
-        carried = saving.loaded(ours, self.method.initial_state(), self._weights())
+        carried = saving.loaded(ours, self.method.initial_state(), self._weights(), self.options)
         self.base.load_state_dict({k: v for k, v in state_dict.items() if k != "sampa"})
         self._carried, self._made = carried, None
         if self.options.scaler is not None and ours["scaler"]:  # empty if it was disabled

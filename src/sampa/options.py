@@ -26,6 +26,9 @@ class Options:
         same_noise: Let both passes over a batch see the same dropout masks.
         seed: Of dropout and random directions; torch's initial seed if not given.
         save_batch: Put the held batch into `state_dict`; if not, hand it back with `hold`.
+        hold: How methods that hold a batch do: by "reference", and refuse to go on if it was
+            changed meanwhile; or as a "copy", for loaders that refill their memory and for a
+            `loss_fn` that works in place.
         max_skips: Raise after this many steps in a row with a gradient that is not finite.
         checks: When the host learns that a gradient was not finite: "now", in the same step, or
             "late", in the next one, so that it never waits for a device. Late checks need a base
@@ -42,6 +45,7 @@ class Options:
     same_noise: bool = False
     seed: int | None = None
     save_batch: bool = True
+    hold: Literal["reference", "copy"] = "reference"
     max_skips: int = 100
     checks: Literal["now", "late"] = "now"
     sync_perturbation: bool = True
@@ -53,6 +57,7 @@ class Options:
         )
         eps = self.perturb_eps
         require("perturb_eps", eps, 0 <= eps < math.inf, ">= 0 and finite")
+        require_choice("hold", self.hold, ("reference", "copy"))
         require_choice("checks", self.checks, ("now", "late"))
         require("max_skips", self.max_skips, self.max_skips >= 1, ">= 1")
 

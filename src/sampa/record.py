@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sampa.batches import Watched
 from sampa.execution.evaluate import Answer
 from sampa.execution.executor import Doubt
+from sampa.messages import refuse_missing_batch
 from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round
 from sampa.vectors.vector import Vector, cosine
 
@@ -294,9 +296,35 @@ class Carried:
 
     progress: Progress
     method_state: Any
-    held_batch: Any = None
+    held_batch: Watched | None = None
 
-    def advance(self, made: MadeStep, state: Any, held_batch: Any) -> None:
+    def receive(self, batch: Any, holds: bool, hold: str) -> tuple[Watched, Watched | None]:
+        """A batch to use in a step, and the same to hold until the next one.
+
+        Args:
+            batch: As it was given to `step`.
+            holds: Whether the method holds it.
+            hold: How.
+
+        Raises:
+            RuntimeError: If the one that is held now is missing, or is not as it was received.
+        """
+        if holds:
+            self.require_held_batch()
+        incoming = Watched(batch)
+        return incoming, incoming.kept(hold) if holds else None
+
+    def require_held_batch(self) -> None:
+        """Refuse to go on without the batch that is to be held, or with another in its place."""
+        if self.held_batch is not None:
+            self.held_batch.require_unchanged(
+                'holds it until the next step; pass hold="copy" to the optimizer, or let the '
+                "loader yield memory of its own in every batch and loss_fn leave it alone"
+            )
+        elif self.progress.calls > 0:
+            refuse_missing_batch()
+
+    def advance(self, made: MadeStep, state: Any, held_batch: Watched | None) -> None:
         """Go on as if all gradients of a step were finite."""
         now = self.progress
         self.progress = dataclasses.replace(

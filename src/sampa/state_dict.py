@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
+from sampa.batches import Watched
 from sampa.messages import described
 from sampa.method import Method, are_vectors, state_fields
 from sampa.options import Options
@@ -31,20 +32,25 @@ def settings(base: Optimizer, method: Method, options: Options) -> dict[str, Any
 
 def saved(carried: Carried, settings: dict[str, Any], options: Options) -> dict[str, Any]:
     """All that the key "sampa" of a state dictionary holds."""
+    held = carried.held_batch if options.save_batch else None
+    if held is not None:
+        carried.require_held_batch()
     return {
         "schema": SCHEMA,
         "settings": settings,
         "progress": dataclasses.asdict(carried.progress),
         "method_state": pack(carried.method_state),
-        "held_batch": carried.held_batch if options.save_batch else None,
+        "held_batch": None if held is None else held.batch,
         "scaler": None if options.scaler is None else options.scaler.state_dict(),
     }
 
 
-def loaded(saved: dict[str, Any], initial: Any, weights: Weights) -> Carried:
+def loaded(saved: dict[str, Any], initial: Any, weights: Weights, options: Options) -> Carried:
     """What `saved` took apart, for a method with this initial state and these weights."""
     method_state = unpack(initial, saved["method_state"], weights)
-    return Carried(Progress(**saved["progress"]), method_state, saved["held_batch"])
+    batch = saved["held_batch"]
+    held = None if batch is None else Watched(batch).kept(options.hold)
+    return Carried(Progress(**saved["progress"]), method_state, held)
 
 
 def checked(state_dict: dict[str, Any], settings: dict[str, Any] | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import sampa
 from sampa.batches import walk
 from tests.distributed.failing import rank
 from tests.distributed.training import Run, Session, cross_entropy
-from tests.problems import Batch, image_batches
+from tests.problems import Batch, image_batches, same_bits
 from tests.ranks import collect_ranks, run_ranks
 
 pytestmark = pytest.mark.dist
@@ -175,3 +175,33 @@ def train_with_views(steps: int) -> int:
 
 def test_weights_that_are_views_at_an_odd_place_can_be_compared() -> None:
     assert run_ranks(2, train_with_views, 3) == [3, 3]
+
+
+def train_on_refilled_memory(in_place: bool) -> tuple[str, dict[str, Tensor]]:
+    """What is said about a batch that is changed while it is held, and the weights with copies."""
+    said = "nothing"
+    for hold in ("reference", "copy"):
+        session = Session(Run(options={"hold": hold}))
+        memory = torch.empty_like(next(iter(image_batches(1)))[0])
+
+        def loss_fn(batch: Batch, session: Session = session) -> Tensor:
+            if in_place:
+                batch[0].mul_(2)
+            return cross_entropy(session.executor.model, batch)
+
+        try:
+            for x, y in image_batches(6):
+                batch = x if in_place else memory.copy_(x)
+                session.optimizer.step(loss_fn, (batch, y))
+        except RuntimeError as error:
+            said = str(error)
+    return said, dict(session.model.named_parameters())
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_held_batch_that_was_changed_is_told_on_all_ranks(in_place: bool) -> None:
+    """As in one process; and copies give the weights that one process has."""
+    ((_, expected),) = run_ranks(1, train_on_refilled_memory, in_place)
+    for said, weights in run_ranks(2, train_on_refilled_memory, in_place):
+        assert "the batch was changed after step had received it" in said
+        assert same_bits(weights, expected)

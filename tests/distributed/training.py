@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sampa
-from sampa.batches import map_tensors
 from sampa.lab.devices import find_device
+from sampa.samples import map_tensors
 from tests.problems import BASES, Batch, SmallNet, image_batches, small_net
 from tests.ranks import run_ranks
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import sampa
-from sampa.batches import map_tensors
+from sampa.samples import map_tensors
 from tests.gpu.devices import ONE_DEVICE, deterministic, waits
 from tests.marks import rest_is_slow
 from tests.problems import cross_entropy_of, flat, image_batches, small_net

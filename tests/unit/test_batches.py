@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.batches import batch_size, map_tensors, split, tensors_in
+from sampa.batches import tensors_in
 from sampa.pieces.micro_batches import rows
+from sampa.samples import batch_size, map_tensors, split
 from tests.problems import same_bits
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from sampa.batches import batch_size, split
+from sampa.batches import Watched
 from sampa.execution.compiler import begin_pass, outliving
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
@@ -25,6 +25,7 @@ from sampa.execution.profiling import GRADIENT, MOVE, RESTORE
 from sampa.execution.randomness import seeded
 from sampa.loss import Loss
 from sampa.method import ASCENT, Batch, Move, Probe
+from sampa.samples import batch_size, split
 from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
@@ -107,7 +108,7 @@ class Evaluator:
     """
 
     loss_fn: LossFn
-    batches: Mapping[Batch, Any]
+    batches: Mapping[Batch, Watched]
     weights: Weights
     layers: Layers
     excursions: Excursions
@@ -164,7 +165,7 @@ class Evaluator:
 
     def _accumulate(self, probe: Probe, differentiable: bool, around: Pass) -> Tensor:
         """The loss of the batch, from its micro-batches one after the other."""
-        batch, part = self.batches[probe.batch], probe.samples.part
+        batch, part = self.batches[probe.batch].used(), probe.samples.part
         batch = batch if part is None else part(batch)
         count = self.accumulate
         if count > 1 and part is not None:

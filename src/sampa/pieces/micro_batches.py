@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from sampa.batches import batch_size, bounds, select, split
 from sampa.messages import require
 from sampa.method import Samples
+from sampa.samples import batch_size, bounds, select, split
 
 Part = Callable[[Any], Any]
 """From a batch to some of its samples."""

@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sampa.batches import NAMED, PLAIN, strided_parts, walk
+from sampa.batches import NAMED, PLAIN, walk
 from sampa.execution.executor import Doubt, stacklevel_of_caller
 from sampa.execution.parallel.groups import Groups
+from sampa.torch_private import parts_of_sparse
 from sampa.vectors.random import LARGEST_PIECE, scramble_
 from sampa.vectors.vector import Weights
 
@@ -147,7 +148,7 @@ def _chunks(leaf: Any) -> list[Chunk]:
     if kind in PLAIN or kind in (tuple, list):
         return [marshal.dumps(leaf, _MARSHAL)]
     if isinstance(leaf, Tensor):
-        parts = strided_parts(leaf)
+        parts = _strided_parts(leaf)
         shapes = [(str(t.dtype), tuple(t.shape)) for t in parts]
         whole = () if leaf.is_nested else tuple(leaf.shape)
         return [marshal.dumps((str(leaf.layout), whole, shapes), _MARSHAL), *parts]
@@ -174,6 +175,28 @@ def _described(leaf: Any) -> Any:
     if not isinstance(leaf, weakref.ref):
         _warn_of(type(leaf))
     return None
+
+
+def _strided_parts(t: Tensor) -> list[Tensor]:
+    """The plain tensors that a sparse, nested, quantized or wrapped tensor is made of."""
+    if t.layout is torch.jagged:  # its cache of lengths is made where it is asked for
+        return [t.values(), t.offsets()]  # pyright: ignore[reportAttributeAccessIssue]
+    if hasattr(t, "__tensor_flatten__"):
+        names, _ = t.__tensor_flatten__()  # pyright: ignore[reportAttributeAccessIssue]
+        return [part for name in names for part in _strided_parts(getattr(t, name))]
+    if t.is_nested:
+        return list(t.unbind())
+    if t.is_quantized:
+        return [t.dequantize()]
+    if t.layout is torch.strided:
+        return [t]
+    if t.layout is torch.sparse_coo:
+        return list(parts_of_sparse(t))
+    if t.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [t.crow_indices(), t.col_indices(), t.values()]
+    if t.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [t.ccol_indices(), t.row_indices(), t.values()]
+    return [t.to_dense()]
 
 
 @cache

@@ -129,7 +129,7 @@ class Parallel:
             self._warn_if_narrow(len(probes))
         self._groups.step = evaluator.step
         if first == 0 and self._groups.branches > 1:  # once a step
-            self._mark = BatchMark(evaluator.batches[INCOMING])
+            self._mark = BatchMark(evaluator.batches[INCOMING].batch)
         self._statistics.begin_round(evaluator.layers)
         starts = range(0, len(probes), self._groups.branches)
         waves = [probes[start : start + self._groups.branches] for start in starts]

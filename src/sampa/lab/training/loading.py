@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import torch
 
-from sampa.batches import map_tensors, tensors_in
+from sampa.batches import tensors_in
 from sampa.lab.devices import has_streams, in_suited_layout
+from sampa.samples import map_tensors
 
 
 class Batches(Protocol):
