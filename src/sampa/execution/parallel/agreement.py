@@ -30,6 +30,7 @@ from sampa.vectors.random import LARGEST_PIECE, scramble_
 from sampa.vectors.vector import Weights
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+CHANGED = -1.0  # no batch's mark is negative
 _MARSHAL = 2  # the last version of the format that does not depend on references and interning
 SMALL_BATCH = 1 << 17  # bytes that are hashed in less time than it takes to wake a thread
 
@@ -44,6 +45,10 @@ class Agreement:
         self._rounds = 0  # since the last check
         self._has_checked = False
 
+    def renew(self) -> None:
+        """Compare at the next exchange again: other parameters are trained."""
+        self._has_checked = False
+
     def check(
         self,
         weights: Weights,
@@ -51,7 +56,7 @@ class Agreement:
         mark: BatchMark,
         *,
         exchanges: bool,
-    ) -> None:
+    ) -> bool:
         """Compare, if it is time to; all ranks call it at the same point of a step.
 
         Args:
@@ -60,32 +65,57 @@ class Agreement:
             mark: Of the incoming batch.
             exchanges: Whether this round exchanges gradients; the first that does is checked.
 
+        Returns:
+            Whether all ranks told, by their mark, that other parameters are trained now.
+
         Raises:
             RuntimeError: On every rank, naming the parameter, or how to get equal batches.
         """
         self._rounds += 1
         if self._rounds < self._every and (self._has_checked or not exchanges):
-            return
+            return False
         self._rounds, self._has_checked = 0, True
         named = {self._names[p]: p for p in weights if p in self._names} | {**steady()}
         marks = torch.stack([_fingerprint(t) for t in named.values()])
         found = self._groups.gather_checks(torch.cat([mark.value(marks).long(), marks])).cpu()
-        if self._groups.branches > 1:
-            doubt = self.doubt_about(found[..., 0])
-            if doubt.flag:
-                doubt.refuse()
+        has_changed = self.have_all_changed(found[..., 0])
         self._require_same(found[..., 1:], list(named))
+        return has_changed
+
+    def have_all_changed(self, marks: Tensor) -> bool:
+        """Whether all ranks told that other parameters are trained now; waits for the marks.
+
+        Raises:
+            RuntimeError: If only some did, or if branches got different batches.
+        """
+        if (marks == CHANGED).all():
+            return True
+        doubt = self.doubt_about(marks)
+        if doubt.flag:
+            doubt.refuse()
+        return False
 
     def doubt_about(self, marks: Tensor) -> Doubt:
-        """Whether branches disagree at a data rank; data ranks have shards of their own.
+        """Whether branches disagree at a data rank, or some rank trains other parameters now.
+
+        Data ranks have shards of their own.
 
         Args:
             marks: Those of all batches: for each branch, those of its data ranks.
         """
         differ = marks != marks[:1]
-        return Doubt(differ.any(), partial(self._refuse_batches, differ, self._groups.step))
+        changed = marks == CHANGED
+        refuse = partial(self._refuse_marks, differ, changed, self._groups.step)
+        return Doubt((differ | changed).any(), refuse)
 
-    def _refuse_batches(self, differ: Tensor, step: int) -> NoReturn:
+    def _refuse_marks(self, differ: Tensor, changed: Tensor, step: int) -> NoReturn:
+        if changed.any():
+            ranks = changed.flatten().nonzero().flatten().tolist()
+            raise RuntimeError(
+                f"step {step}: other parameters are trained now on rank(s) {ranks} only; freeze, "
+                "unfreeze and add parameters (requires_grad, add_param_group) on every rank, "
+                "before the same call of optimizer.step"
+            )
         ranks = differ.flatten().nonzero().flatten().tolist()
         raise RuntimeError(
             f"step {step}: the branches got different batches: those of rank(s) "
@@ -137,6 +167,16 @@ class BatchMark:
         for s in self._sums:  # below 2⁵³ in all
             mark += s.bitwise_and((1 << 48) - 1).to(mark)
         return mark
+
+
+class ChangeMark(BatchMark):
+    """In place of a batch's mark: this rank trains other parameters than was agreed on."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def value(self, like: Tensor) -> Tensor:
+        return like.new_full((1,), CHANGED, dtype=torch.float64)
 
 
 Chunk = bytes | Tensor | np.ndarray

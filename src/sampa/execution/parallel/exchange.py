@@ -32,8 +32,11 @@ class Exchange(Protocol):
         """Get ready for one backward pass."""
         ...
 
-    def announce(self, loss: Tensor) -> None:
-        """Take the loss for the other ranks, before the backward pass."""
+    def announce(self, loss: Tensor, mark: BatchMark | None = None) -> None:
+        """Take the loss for the other ranks, before the backward pass.
+
+        The mark travels with it where branches do not gather.
+        """
         ...
 
     def collect(
@@ -56,13 +59,18 @@ class Exchange(Protocol):
         """The mark of every rank, after `losses`: for each branch, those of its data ranks."""
         ...
 
+    def close(self) -> None:
+        """Leave the parameters alone: another exchange takes over."""
+        ...
+
 
 def refuse_unused(names: Names, unused: Sequence[Tensor]) -> NoReturn:
     """Refuse to go on with a gradient of which others expect more, naming the first parameter."""
     raise RuntimeError(
         f"no gradient arrived for {names[unused[0]]!r} and {len(unused) - 1} other "
         "parameters; if they do not take part in every pass, use "
-        "sampa.distribute(model, find_unused_parameters=True)"
+        "sampa.distribute(model, find_unused_parameters=True); if they were replaced in the model, "
+        "give the optimizer the new ones"
     )
 
 

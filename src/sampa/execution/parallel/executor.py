@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator, Pass
 from sampa.execution.executor import Doubt, shard_sampler, stacklevel_of_caller
-from sampa.execution.parallel.agreement import Agreement, BatchMark
+from sampa.execution.parallel.agreement import Agreement, BatchMark, ChangeMark
 from sampa.execution.parallel.exchange import Exchange, Sharing
 from sampa.execution.parallel.foreign import ForeignAveraging
 from sampa.execution.parallel.groups import (
@@ -23,13 +23,14 @@ from sampa.execution.parallel.groups import (
     Traffic,
     everyone,
     open_mesh,
-    require_same,
     require_same_model,
+    require_same_parameters,
 )
 from sampa.execution.parallel.model import (
     PlainModel,
     ReducedModel,
     SharedStatistics,
+    TrainedParameters,
     confine_to_branch,
     refuse_to_copy,
 )
@@ -83,18 +84,20 @@ class Parallel:
         require_same_model(model)
         self._groups = Groups(self.mesh)
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
-        self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+        self._trained = TrainedParameters(model)
+        self._has_news = False  # whether other parameters are trained than was agreed on
         self._is_suspected_idle = False
         self._doubts: list[Doubt] = []
-        self._buckets_are_final = find_unused_parameters or self._groups.data_ranks < 3
+        self._handed_over: list[Doubt] = []
         self._mark = BatchMark(None)
-        self._agreement = Agreement(self._groups, self._names, check_every)
+        self._agreement = Agreement(self._groups, self._trained.names, check_every)
         self._foreign = ForeignAveraging(self._groups)
         self._statistics = SharedStatistics(model, self._groups)
         confine_to_branch(model, self._groups)
         options = RouteOptions(find_unused_parameters, bucket_mb, patience, shared_memory)
-        self._route = Route(self._groups, model, self._statistics, self._names, options)
+        self._route = Route(self._groups, model, self._statistics, self._trained.names, options)
         self.exchange, self.model = self._route.open()
+        self._buckets_are_final = self._route.keeps_its_buckets
 
     @property
     def module(self) -> nn.Module:
@@ -106,44 +109,40 @@ class Parallel:
         return self._groups.traffic
 
     def adopt(self, weights: Weights, settings: dict[str, Any]) -> None:
-        trained = {
-            f"parameter {i}": self._names.get(p) for i, p in enumerate(weights) if p.requires_grad
-        }
-        described = everyone({**trained, **settings})
-        for rank, theirs in enumerate(described):
-            strangers = [
-                key for key, name in theirs.items() if key not in settings and name is None
-            ]
-            if strangers:
-                raise ValueError(
-                    "every trained parameter must belong to the distributed model, got "
-                    f"{len(strangers)} others on rank {rank} (the first is {strangers[0]} of the "
-                    "optimizer); their gradients would not be exchanged: put them in the module "
-                    "that is passed to distribute"
-                )
-        require_same("optimizer", described)
+        require_same_parameters(self.module, weights, settings)
+        if any(everyone(self._trained.differs_from_model())):
+            self._open_again()
+        self._trained.agree(weights)
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         if self._is_suspected_idle:
             self._is_suspected_idle = False
             self._warn_if_narrow(len(probes))
         self._groups.step = evaluator.step
+        if first == 0:
+            self._doubts = []  # of a step that was given up
+            self._has_news = self._trained.has_changed(evaluator.weights)
         if first == 0 and self._groups.branches > 1:  # once a step
             self._mark = BatchMark(evaluator.batches[INCOMING].batch)
-        self._statistics.begin_round(evaluator.layers)
         starts = range(0, len(probes), self._groups.branches)
         waves = [probes[start : start + self._groups.branches] for start in starts]
         answers: list[Answer] = []
-        with evaluator.layers.one_round(isolated=len(waves) > 1):
-            for start, wave in zip(starts, waves, strict=True):
-                _require_exchangeable(wave)
-                answers += self._answer_wave(wave, first + start, evaluator)
+        try:
+            self._statistics.begin_round(evaluator.layers)
+            with evaluator.layers.one_round(isolated=len(waves) > 1):
+                for start, wave in zip(starts, waves, strict=True):
+                    _require_exchangeable(wave)
+                    answers += self._answer_wave(wave, first + start, evaluator)
+        except RuntimeError:
+            self._tell_why()
+            raise
         for wave in waves:
             self._statistics.note(wave)
         return answers
 
     def doubts(self) -> list[Doubt]:
         doubts, self._doubts = self._doubts, []
+        self._handed_over = [doubt for doubt in doubts if doubt.is_certain]
         return doubts
 
     def agree_on(self, value: int) -> int:
@@ -209,6 +208,8 @@ class Parallel:
     ) -> None:
         """Agree with the other ranks on where this pass starts, and get ready to exchange."""
         self._statistics.prepare(wave)
+        if sharing and self._has_news:
+            self._follow(wave, sharing, evaluator)
         if sharing and not self._buckets_are_final:
             self._settle_buckets(probe, number, evaluator)
         self.exchange.begin(sharing)
@@ -225,11 +226,9 @@ class Parallel:
             )
         alone = not sharing and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
-        self._agreement.check(
-            evaluator.weights, self._statistics.steady, self._mark, exchanges=bool(sharing)
-        )
-        if Sharing.GATHER in sharing:
+        if sharing:
             self._doubts.append(self._agreement.doubt_about(self.exchange.marks()))
+        self._check(evaluator.weights, exchanges=bool(sharing))
         return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]
 
     def _pass(self, sharing: Sharing) -> ExchangedPass:
@@ -238,6 +237,66 @@ class Parallel:
 
     def _alone(self) -> ExchangedPass:
         return ExchangedPass(self.exchange, self.model, Sharing.NOTHING, announces=False)
+
+    def _check(self, weights: Weights, *, exchanges: bool) -> None:
+        steady = self._statistics.steady
+        if not self._has_news:
+            self._agreement.check(weights, steady, self._mark, exchanges=exchanges)
+            return
+        # Nothing was exchanged since, so that the others do not know.
+        with self._trained.as_agreed() as (agreed, _):
+            have_all = self._agreement.check(agreed, steady, ChangeMark(), exchanges=False)
+        if have_all:
+            self._take_up(weights)
+
+    def _follow(self, wave: Round, sharing: Sharing, evaluator: Evaluator) -> None:
+        """Tell the others that other parameters are trained now, and exchange those from now on.
+
+        The others may not know of it, and are about to exchange what was agreed on: this rank takes
+        part in that, with zeros.
+        """
+        for part in [sharing] if self._buckets_are_final else [Sharing.AVERAGE, sharing]:
+            self.exchange.begin(part)
+            with self._trained.as_agreed() as (weights, trained):
+                loss = self.model.zero_loss(trained)
+                self.exchange.announce(loss.detach(), ChangeMark())
+                loss.backward()
+                known = dataclasses.replace(evaluator, weights=weights)
+                self.exchange.collect(known, len(wave), ChangeMark())
+        self.exchange.losses(len(wave))
+        self._agreement.have_all_changed(self.exchange.marks())
+        self._take_up(evaluator.weights)
+
+    def _take_up(self, weights: Weights) -> None:
+        """Exchange what is trained now; all ranks call it.
+
+        Raises:
+            RuntimeError: On every rank, if it is not the same on all of them.
+            ValueError: On every rank, if a parameter does not belong to the model.
+        """
+        require_same_parameters(self.module, weights)
+        self._open_again()
+        self._trained.agree(weights)
+        self._has_news = False
+
+    def _open_again(self) -> None:
+        require_same_model(self.module)
+        known = set(self._trained.names)
+        self._trained.renew_names()
+        self._statistics.sync()
+        self._statistics.renew()
+        confine_to_branch(self.module, self._groups)
+        added = [p for p in self._trained.names if p not in known]
+        self._route.copy([*added, *self.module.buffers()])
+        self.exchange = self._route.open_again(self.exchange, self.model)
+        self._buckets_are_final = self._route.keeps_its_buckets
+        self._agreement.renew()
+
+    def _tell_why(self) -> None:
+        """Raise what ranks said before one of them was lost."""
+        for doubt in [*self._handed_over, *self._doubts]:
+            if doubt.is_certain and doubt.flag:
+                doubt.refuse()
 
     def _settle_buckets(self, probe: Probe, number: int, evaluator: Evaluator) -> None:
         """Let DDP arrange its buckets, with a pass whose result is dropped.

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sampa.batches import Watched
 from sampa.execution.evaluate import Evaluator, Pass
 from sampa.execution.lookahead import set_gradients
 from sampa.execution.parallel.agreement import BatchMark
@@ -54,6 +55,9 @@ class ForeignAveraging:
             objective=lambda loss: (-0.5) ** self._groups.branch * _objective(probe, loss),
             wrt=None,
         )
+        # Whatever has become of the batch since it was used: any will do.
+        batches = {probe.batch: Watched(evaluator.batches[probe.batch].batch)}
+        evaluator = dataclasses.replace(evaluator, batches=batches)
         waiting = [p.grad for p in evaluator.weights]
         try:
             evaluator.backward(rehearsal, number, around)

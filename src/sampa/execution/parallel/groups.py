@@ -7,7 +7,7 @@ import datetime
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -226,6 +226,29 @@ def require_same_model(model: nn.Module) -> None:
         ]
     )
     require_same("model", [dict(enumerate(d)) for d in descriptions])
+
+
+def require_same_parameters(
+    model: nn.Module, weights: Sequence[Tensor], settings: Mapping[str, Any] | None = None
+) -> None:
+    """Tell all ranks if their optimizers train different parameters, or have different settings.
+
+    Raises:
+        ValueError: If some trained parameter is not one of the model's.
+        RuntimeError: Naming the first difference and the ranks.
+    """
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    trained = {f"parameter {i}": names.get(p) for i, p in enumerate(weights) if p.requires_grad}
+    for rank, theirs in enumerate(everyone(trained)):
+        strangers = [key for key, name in theirs.items() if name is None]
+        if strangers:
+            raise ValueError(
+                "every trained parameter must belong to the distributed model, got "
+                f"{len(strangers)} others on rank {rank} (the first is {strangers[0]} of the "
+                "optimizer); their gradients would not be exchanged: put them in the module "
+                "that is passed to distribute"
+            )
+    require_same("optimizer", everyone({**trained, **(settings or {})}))
 
 
 def require_same(what: str, described: list[dict[Any, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The model of one rank: the wrapper that its exchange needs, and whose BatchNorm statistics count.
+"""The model of one rank: its wrapper, what is trained of it, and whose BatchNorm statistics count.
 
 A batch counts once in BatchNorm's statistics, on one branch; they are brought together on demand.
 """
@@ -6,10 +6,13 @@ A batch counts once in BatchNorm's statistics, on one branch; they are brought t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import compress
+from operator import is_
 from typing import Any, NoReturn, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,6 +20,7 @@ from sampa.execution.layers import Layers, Place, batch_norms, buffers_of
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.method import Round
 from sampa.torch_private import outside_of_graphs
+from sampa.vectors.vector import Weights
 
 MB = 1 << 20
 SMALLEST_BUCKET_MB, LARGEST_BUCKET_MB = 0.5, 25
@@ -35,15 +39,26 @@ class SharedStatistics:
     def __init__(self, model: nn.Module, groups: Groups) -> None:
         self._groups = groups
         self._model = model
-        unread = {layer for layer in batch_norms(model) if layer.momentum is not None}
-        places = [place for place, _ in buffers_of(model.modules())]
-        self._unread = [place for place in places if place[0] in unread]
-        self._others = [place for place in places if place[0] not in unread]
+        self._named: dict[Place, str] = {}
+        self._unread: list[Place] = []
+        self._others: list[Place] = []
         self._read: list[Place] | None = None  # of the others, those that change; None: not known
+        self.renew()
         self._owner: int | None = None  # the branch that is ahead
         guard = Guard(self._refuse_if_behind)
         model.register_forward_pre_hook(guard.before_forward)
         model.register_state_dict_pre_hook(guard.before_saving)
+
+    def renew(self) -> None:
+        """Look at the model again: layers may have come or gone. New buffers may change."""
+        known = {*self._named} - {*(self._read or [])}
+        places = [(name, p) for name, m in self._model.named_modules() for p, _ in buffers_of([m])]
+        unread = {layer for layer in batch_norms(self._model) if layer.momentum is not None}
+        self._named = {place: f"{name}.{place[1]}" for name, place in places}
+        self._unread = [place for place in self._named if place[0] in unread]
+        self._others = [place for place in self._named if place[0] not in unread]
+        if self._read is not None:
+            self._read = [place for place in self._others if place not in known]
 
     def begin_round(self, layers: Layers) -> None:
         """Bring buffers that passes read to all ranks; all of them call it."""
@@ -91,9 +106,7 @@ class SharedStatistics:
     def steady(self) -> dict[str, Tensor]:
         """The buffers that passes leave alone, which are the same on all ranks."""
         changing = {*self._unread, *(self._others if self._read is None else self._read)}
-        named = self._model.named_modules()
-        found = ((name, place, b) for name, m in named for place, b in buffers_of([m]))
-        return {f"{name}.{place[1]}": b for name, place, b in found if place not in changing}
+        return {n: getattr(*place) for place, n in self._named.items() if place not in changing}
 
     def _broadcast(self, places: list[Place]) -> None:
         assert self._owner is not None
@@ -150,8 +163,29 @@ class BranchModel(nn.Module):
             self._statistics.sync()
         return super().train(mode)
 
+    def zero_loss(self, parameters: list[Tensor]) -> Tensor:
+        """A loss whose gradient is zero for each of the parameters. The model itself does not run.
+
+        It takes the way of any other loss through the exchange.
+        """
+        module, self.module = self.module, _Zero(parameters)
+        try:
+            with torch.enable_grad():
+                return self.forward()
+        finally:
+            self.module = module
+
     def __getstate__(self) -> NoReturn:
         refuse_to_copy()
+
+
+class _Zero(nn.Module):
+    def __init__(self, parameters: list[Tensor]) -> None:
+        super().__init__()
+        self._parameters_of_another = parameters
+
+    def forward(self) -> Tensor:
+        return torch.stack([p.flatten()[:0].sum() for p in self._parameters_of_another]).sum()
 
 
 class ReducedModel(BranchModel, DistributedDataParallel):
@@ -177,6 +211,11 @@ class ReducedModel(BranchModel, DistributedDataParallel):
         # less than its first bucket's 1 MB.
         self.bucket_bytes_cap = max(self.bucket_bytes_cap, COMPILERS_LEAST_BUCKET)
 
+    def take_over(self, fresh: ReducedModel) -> None:
+        """Become a model that was made anew: users hold this one, with their hooks and its mode."""
+        own = vars(nn.Module())
+        vars(self).update({k: v for k, v in vars(fresh).items() if k not in own})
+
 
 def chosen_bucket_mb(model: nn.Module) -> float:
     """The size of buckets for a model: what is sent after backward has ended is one bucket.
@@ -197,10 +236,10 @@ class PlainModel(BranchModel):
         super().__init__()
         self.module = model
         self._statistics = statistics
-        self._note_call = note_call
+        self.note_call = note_call
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        _call_outside_of_graphs(self._note_call)
+        _call_outside_of_graphs(self.note_call)
         return self.module(*inputs, **named)
 
     def no_sync(self) -> AbstractContextManager[None]:
@@ -210,6 +249,89 @@ class PlainModel(BranchModel):
 @outside_of_graphs
 def _call_outside_of_graphs(function: Callable[[], None]) -> None:
     function()
+
+
+class TrainedParameters:
+    """Which parameters the ranks have agreed to train.
+
+    Attributes:
+        names: The name of each parameter of the model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self.names: dict[Tensor, str] = {}
+        self._lists: dict[tuple[int, ...], list[Tensor]] = {}  # the optimizers', by identity
+        self._latest: list[Tensor] = []  # the one of the last step
+        self._watched: list[Tensor] = []
+        self._flags: list[bool] = []
+        self._kinds: list[str] = []
+        self.renew_names()
+        self.agree([])
+
+    def renew_names(self) -> None:
+        """Look at the model again: layers may have come, or been replaced."""
+        self.names.clear()
+        self.names.update({p: name for name, p in self._model.named_parameters()})
+
+    def agree(self, weights: Weights) -> None:
+        """Take for agreed on what is trained now, with these parameters of an optimizer."""
+        watched = list(dict.fromkeys([*self.names, *weights]))
+        if not self._is_same(watched):
+            self._lists = {}
+        self._watched, self._flags = watched, [p.requires_grad for p in watched]
+        self._kinds = _kinds_of(watched)
+        self._latest = self._lists[tuple(map(id, weights))] = list(weights)
+
+    def differs_from_model(self) -> bool:
+        """Whether the model has other parameters now, or of another kind, or trains others."""
+        watched: list[Tensor] = list(self._model.parameters())
+        return not self._is_same(watched) or self._kinds != _kinds_of(watched)
+
+    def has_changed(self, weights: Weights) -> bool:
+        """Whether other parameters are trained now than was agreed on.
+
+        Raises:
+            RuntimeError: If the parameters themselves are of another kind.
+        """
+        if _kinds_of(self._watched) != self._kinds:
+            raise RuntimeError(
+                f"the model must stay as it was distributed, got parameters on {self._kinds[0]} "
+                f"that are now on {_kinds_of(self._watched)[0]}; convert or move it before "
+                "sampa.distribute (autocast computes in another precision without that)"
+            )
+        latest = self._lists.get(tuple(map(id, weights)))
+        if latest is None or self._flags != [p.requires_grad for p in self._watched]:
+            return True
+        self._latest = latest
+        return False
+
+    @contextmanager
+    def as_agreed(self) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """Train what was agreed on inside the block.
+
+        Yields:
+            The parameters of the optimizer, and those of the model that are trained.
+        """
+        now = [(p, p.requires_grad, p.grad) for p in self._watched]
+        for p, flag in zip(self._watched, self._flags, strict=True):
+            p.grad = None
+            p.requires_grad_(flag)
+        try:
+            yield self._latest, list(compress(self._watched, self._flags))
+        finally:
+            for p, flag, grad in now:
+                p.grad = grad
+                p.requires_grad_(flag)
+
+    def _is_same(self, watched: list[Tensor]) -> bool:
+        same = len(watched) == len(self._watched) and all(map(is_, watched, self._watched))
+        return same and self._flags == [p.requires_grad for p in watched]
+
+
+def _kinds_of(parameters: list[Tensor]) -> list[str]:
+    """Of the first and the last: a model is converted or moved as a whole."""
+    return [f"{p.device} as {p.dtype}" for p in [*parameters[:1], *parameters[-1:]]]
 
 
 def refuse_to_copy() -> NoReturn:

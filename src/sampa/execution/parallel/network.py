@@ -65,8 +65,11 @@ class UsedParameters:
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._trainable = [p for p in parameters if p.requires_grad]
         self._used: set[Tensor] = set()
-        for p in self._trainable:
-            p.register_post_accumulate_grad_hook(self._note)
+        self._hooks = [p.register_post_accumulate_grad_hook(self._note) for p in self._trainable]
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
 
     def _note(self, p: Tensor) -> None:
         if p.grad is not None:  # a function may give no gradient to a parameter in its graph
@@ -100,9 +103,8 @@ class GatheredLosses:
     def announce(self, loss: Tensor, mark: BatchMark | None = None) -> None:
         self._dtype = loss.dtype
         header = loss.detach().double().reshape(1)
-        if mark is not None:
-            header = torch.cat([header, mark.value(header)])
-        self._gathering = self._groups.gather_headers(header)
+        own = torch.zeros_like(header) if mark is None else mark.value(header)
+        self._gathering = self._groups.gather_headers(torch.cat([header, own]))
 
     def wait(self, branches: int) -> list[Tensor]:
         assert self._gathering is not None
@@ -134,10 +136,10 @@ class NetworkExchange:
         self._sharing = sharing
         self._used.forget()
 
-    def announce(self, loss: Tensor) -> None:
+    def announce(self, loss: Tensor, mark: BatchMark | None = None) -> None:
         self._loss = loss
         if Sharing.GATHER not in self._sharing:  # else with the batch's mark, which takes longer
-            self._losses.announce(loss)
+            self._losses.announce(loss, mark)
 
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook. It waits for nothing: backward goes on."""
@@ -194,6 +196,9 @@ class NetworkExchange:
 
     def marks(self) -> Tensor:
         return self._losses.marks
+
+    def close(self) -> None:
+        self._used.close()
 
     def _without_unused(
         self, gradients: list[Gradients], uses: Tensor, work: dist.Work

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sampa.execution.parallel.exchange import Exchange, Names
 from sampa.execution.parallel.groups import Groups
@@ -39,19 +40,51 @@ class Route:
     names: Names
     options: RouteOptions
 
+    @property
+    def keeps_its_buckets(self) -> bool:
+        """Whether the first exchange gives the bits of all later ones."""
+        return self.options.use_varies or self.groups.data_ranks < 3
+
     def open(self) -> tuple[Exchange, PlainModel | ReducedModel]:
         """The exchange, and the model in the wrapper that it needs, with rank 0's weights."""
-        self._copy_weights()
+        self.copy([*self.model.parameters(), *self.model.buffers()])
         memory = self._shared_memory() if self.options.shared_memory else None
         if memory is not None:
             shared = self._through(memory)
             return shared, PlainModel(self.model, self.statistics, shared.note_call)
         return self._over_network()
 
-    def _copy_weights(self) -> None:
+    def open_again(self, exchange: Exchange, model: PlainModel | ReducedModel) -> Exchange:
+        """An exchange for what is trained now, on the way of the one before, for the same model.
+
+        Raises:
+            RuntimeError: If it cannot be, on every rank.
+        """
+        if not any(p.requires_grad for p in self.model.parameters()):
+            raise RuntimeError(
+                "at least one parameter of the distributed model must be trained, got none that "
+                "requires a gradient; leave out optimizer.step while all of them are frozen"
+            )
+        exchange.close()
+        if isinstance(model, ReducedModel):
+            network, fresh = self._over_network()
+            model.take_over(fresh)
+            return network
+        memory = self._shared_memory()
+        if memory is None:
+            raise RuntimeError(
+                "the gradients of the parameters that are trained now cannot travel through shared "
+                "memory: they are of different dtypes, or there is not enough of it; use "
+                "sampa.distribute(model, shared_memory=False)"
+            )
+        shared = self._through(memory)
+        model.note_call = shared.note_call
+        return shared
+
+    def copy(self, tensors: Iterable[Tensor]) -> None:
+        """Rank 0's values to all ranks."""
         # DDP does it for its own, and for buffers only since torch 2.13.
-        parameters = [p.detach() for p in self.model.parameters()]
-        self.groups.broadcast([*parameters, *self.model.buffers()], branch=0)
+        self.groups.broadcast([t.detach() for t in tensors], branch=0)
 
     def _over_network(self) -> tuple[NetworkExchange, ReducedModel]:
         use_varies, bucket_mb = self.options.use_varies, self.options.bucket_mb

@@ -198,7 +198,7 @@ class SharedMemoryExchange:
         """The model was called: this rank takes part."""
         self._was_called = True
 
-    def announce(self, loss: Tensor) -> None:
+    def announce(self, loss: Tensor, mark: BatchMark | None = None) -> None:
         self._loss = loss.detach()
 
     def losses(self, branches: int) -> list[Tensor]:
@@ -206,6 +206,9 @@ class SharedMemoryExchange:
 
     def marks(self) -> Tensor:
         return self._marks
+
+    def close(self) -> None:
+        pass
 
     def collect(
         self, evaluator: Evaluator, branches: int, mark: BatchMark | None = None
