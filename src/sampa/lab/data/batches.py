@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sampa.lab.data.draws import epoch_words
 from sampa.lab.data.image_data import Images
-from sampa.lab.data.plans import Plan, require_indices
+from sampa.lab.data.plans import BatchPlan, require_indices
 
 ImageBatch = tuple[Tensor, Tensor, Tensor]
 """Normalized images (float32), labels (int64), and the samples' indices in the data (int64)."""
@@ -39,7 +39,7 @@ class ImageBatches:
     """
 
     data: Images
-    plan: Plan
+    plan: BatchPlan
     augment_seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ class Sequential:
         return self.whole(epoch, number)
 
 
-Plan = Shuffled | Sequential
+BatchPlan = Shuffled | Sequential
 """The samples of every batch: `len` batches an epoch, each as a whole or as this shard's part."""
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sampa.lab.data.glue import TextData
-from sampa.lab.data.plans import Plan, require_indices
+from sampa.lab.data.plans import BatchPlan, require_indices
 from sampa.messages import require
 
 MAX_LENGTH = 128  # tokens, as for BERT on GLUE
@@ -108,7 +108,7 @@ class TextBatches:
     """
 
     data: EncodedText
-    plan: Plan
+    plan: BatchPlan
 
     def __post_init__(self) -> None:
         require_indices(self.plan.indices, len(self.data))
