@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sampa.lab.training.conditions import conditions
+from sampa.lab.training.conditions import conditions, require_committed
 
 Trial = dict[str, Any]
 Summary = dict[str, Any]
@@ -63,7 +63,10 @@ def main(
     parser.add_argument("--seed", type=int, default=0, help="of everything random in the trials")
     parser.add_argument("--log", type=Path, help="keep each trial here; the same command goes on")
     parser.add_argument("--json", type=Path, help="write the record here")
+    parser.add_argument("--allow-dirty", action="store_true", help="record uncommitted source too")
     options = parser.parse_args()
+    if options.json is not None:
+        require_committed(conditions(), "this command", allow_dirty=options.allow_dirty)
     summary = carry_out(options.trials, options.seed, options.log)
     print(in_words(name, summary))
     print(json.dumps(summary))

@@ -80,7 +80,7 @@ def parse_json(content: str | bytes) -> Any:
     except RecursionError as error:
         raise too_deep from error
     level = [value]
-    for _ in range(JSON_DEPTH + 1):
+    for _ in range(JSON_DEPTH):
         level = [child for node in level for child in _children(node)]
         if not level:
             return value

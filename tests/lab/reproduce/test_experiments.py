@@ -98,7 +98,7 @@ def test_the_command_writes_table_numbers_figures_and_runs(
 ) -> None:
     record = tmp_path / "kept"
     options = ["--scale", "smoke", "--seeds", "1", "--out", str(tmp_path / "runs")]
-    assert main(["reproduce", "tab-noise", *options, "--record", str(record)]) == 0
+    assert main(["reproduce", "tab-noise", *options, "--record", str(record), "--allow-dirty"]) == 0
     assert "label noise from 0 to 80 %" in capsys.readouterr().out
     names = {"README.md", "results.json", "runs.jsonl", "label-noise.svg", "label-noise.png"}
     assert {file.name for file in record.iterdir()} == names
@@ -111,7 +111,7 @@ def test_the_command_writes_table_numbers_figures_and_runs(
 
 def test_notes_by_hand_are_part_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("What we think of it.\n", encoding="utf-8")
-    out = ["--out", str(tmp_path / "runs"), "--record", str(tmp_path)]
+    out = ["--out", str(tmp_path / "runs"), "--record", str(tmp_path), "--allow-dirty"]
     assert main(["reproduce", "fig-toy", "--scale", "smoke", "--seeds", "1", *out]) == 0
     assert "What we think of it." in (tmp_path / "README.md").read_text(encoding="utf-8")
 

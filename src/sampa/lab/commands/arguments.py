@@ -114,6 +114,8 @@ class CompareArguments:
         extra: Further options of `sampa train` for every run, as one text:
             --extra="--epochs 3 --lr 0.1".
         record: Folder for results.json and README.md: all numbers with their conditions.
+        allow_dirty: Record although the source has changes that are not committed; the record says
+            so.
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
@@ -126,6 +128,7 @@ class CompareArguments:
     data_dir: Path | None = None
     extra: str = ""
     record: Path | None = None
+    allow_dirty: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ class ReproduceArguments:
         experiment: A table or figure; `--list` shows them.
         list: List the experiments with the paper's values, scales and times, and stop.
         record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
+        allow_dirty: Record although the source has changes that are not committed; the record says
+            so.
         plots: Also write each figure as SVG and PNG.
     """
 
@@ -155,6 +160,7 @@ class ReproduceArguments:
     list: bool = False
     request: Annotated[Request, arg(name="")] = field(default_factory=Request)
     record: Path | None = None
+    allow_dirty: bool = False
     plots: bool = False
 
 
@@ -170,12 +176,15 @@ class EvalArguments:
         run_folder: The folder that `sampa train` wrote.
         which: The best model on validation, or the newest; if not given, what the run reports.
         split: The data to judge it on.
+        model_path: Pretrained weights, if the run began from some: its files are not trusted to
+            name others.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
     """
 
     run_folder: Positional[Path]
     which: Literal["best", "last"] | None = None
     split: Literal["test", "validation"] = "test"
+    model_path: Path | None = None
     data_dir: Path | None = None
 
 

@@ -13,9 +13,10 @@ from sampa.lab.commands.arguments import CompareArguments, TrainArguments
 from sampa.lab.commands.train import configured
 from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import say
+from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import Job, Jobs, threads_each
 from sampa.lab.training.recipes import find_recipe
-from sampa.lab.training.records import comparison, read_results, write_record
+from sampa.lab.training.records import comparison, conditions_of, read_results, write_record
 from sampa.messages import require
 
 
@@ -30,12 +31,17 @@ def main(arguments: CompareArguments) -> int:
         for seed in seeds
         for method in arguments.methods
     ]
+    if arguments.record is not None:  # before hours of work
+        require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
     jobs = Jobs()
     codes = jobs.run_all(grid, arguments.jobs, arguments.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
     Console().print(for_terminal(table) if table else "no run is done")
     if arguments.record is not None and results:
+        made = conditions_of(out, results)
+        what = f"runs in {out}, which were made before"
+        require_committed(made, what, allow_dirty=arguments.allow_dirty)
         write_record(arguments.record, run, out, results, ["sampa", *_without_paths(sys.argv[1:])])
     if jobs.asked:
         say("stopped; the same command goes on")

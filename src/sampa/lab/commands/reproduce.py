@@ -19,6 +19,7 @@ from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale
 from sampa.lab.results.paper import SCALES, published
 from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import harmless, say
+from sampa.lab.training.conditions import conditions, require_committed
 from sampa.messages import require
 
 
@@ -32,6 +33,8 @@ def main(arguments: ReproduceArguments) -> int:
     require("devices", request.devices, request.devices >= 1, ">= 1")
     require("seeds", request.seeds, request.seeds is None or request.seeds >= 1, ">= 1")
     require("jobs", request.jobs, request.jobs is None or request.jobs >= 1, ">= 1")
+    if arguments.record is not None:  # before hours of work
+        require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
     try:
         outcome = experiment.outcome(request)
     except Unfinished as error:
@@ -47,6 +50,8 @@ def main(arguments: ReproduceArguments) -> int:
     write_outcome(outcome, own, plots=arguments.plots)
     say(own)
     if record is not None and record.resolve() != own.resolve():
+        what = f"runs in {own}, which were made before"
+        require_committed(outcome.conditions, what, allow_dirty=arguments.allow_dirty)
         notes = record / NOTES
         text = read_text(notes) if notes.exists() else ""
         write_outcome(replace(outcome, notes=text), record, plots=True)

@@ -16,7 +16,7 @@ from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.table import Table, for_terminal, row
 from sampa.lab.terminal import say
 from sampa.lab.training.recipes import RECIPES, find_recipe
-from sampa.lab.training.run import Run, read_run
+from sampa.lab.training.run import Run, read_run, with_trusted_weights
 from sampa.lab.training.session import Interrupted, StepFailed
 from sampa.messages import require
 
@@ -66,8 +66,10 @@ def main(arguments: TrainArguments) -> int:
 def configured(arguments: TrainArguments) -> Run:
     """The run of a recipe's name, or of a file that a run left behind, with all changes."""
     name = arguments.recipe
-    run = read_run(Path(name)) if name.endswith(".json") else find_recipe(name)
-    return arguments.changes.applied_to(run)
+    if not name.endswith(".json"):
+        return arguments.changes.applied_to(find_recipe(name))
+    changes = arguments.changes
+    return changes.applied_to(with_trusted_weights(read_run(Path(name)), changes.model_path))
 
 
 def default_folder(run: Run) -> Path:

@@ -11,6 +11,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from sampa.lab.files import open_file
+
+LARGEST = 100_000_000_000  # bytes of a file; a pipe has no end at all
 FilePath = str | os.PathLike[str]
 M = TypeVar("M", bound=nn.Module)
 
@@ -24,7 +27,13 @@ def read_weights(path: FilePath) -> dict[str, Tensor]:
     Raises:
         ValueError: If the file holds something else.
     """
-    saved = torch.load(path, map_location="cpu", weights_only=True)
+    with open_file(Path(path), LARGEST) as stream:
+        try:
+            saved = torch.load(stream, map_location="cpu", weights_only=True)
+        except Exception as error:  # of many kinds: a pickle of something else, a damaged zip
+            kind = type(error).__name__  # its message tells how to load anything at all
+            rule = "path must be a file of tensors alone, as torch.save writes a state dictionary"
+            raise ValueError(f"{rule}, got {os.fspath(path)!r} ({kind})") from error
     weights = saved.get("state_dict", saved) if isinstance(saved, dict) else None
     if not weights or not all(isinstance(value, Tensor) for value in weights.values()):
         raise ValueError(f"path must be a file with a state dictionary, got {os.fspath(path)!r}")

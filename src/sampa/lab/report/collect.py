@@ -48,7 +48,7 @@ def collect(folders: Sequence[Path]) -> Collection:
     for run, root in runs.values():
         paper, place = _nearest_paper(run, root, found.left_out), place_of(run, root)
         try:
-            if run.is_file():
+            if run.name == MANY:
                 found.runs += read_records(run, str(Path(place).parent), paper)
             else:
                 found.runs.append(read_record(run, place, paper))

@@ -76,21 +76,48 @@ def condition_list(conditions: dict[str, Any]) -> str:
     return "\n".join(f"- {name}: {' and '.join(map(str, v))}" for name, v in several.items())
 
 
+CODE = (":/src", ":/tools", ":/tests", ":/pyproject.toml")  # what a result depends on
+
+
 @cache
 def commit() -> str | None:
     """The commit of the source that runs, with a mark if it was changed; None outside a clone."""
-    here = Path(__file__).parent
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        name = _git("describe", "--always", "--abbrev=12", "--exclude", "*")
+        return f"{name}{DIRTY}" if _git("status", "--porcelain", "--", *CODE) else name
     except (OSError, subprocess.CalledProcessError):
         return None
-    return described.stdout.strip()
+
+
+DIRTY = "-dirty"
+
+
+def _git(*arguments: str) -> str:
+    here = Path(__file__).parent
+    found = subprocess.run(
+        ["git", *arguments], cwd=here, capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
+
+
+def require_committed(found: dict[str, Any], what: str, *, allow_dirty: bool) -> None:
+    """Refuse to record what no commit holds.
+
+    Args:
+        found: Conditions, merged or not.
+        what: Was made under them.
+        allow_dirty: Whether the user wants it all the same.
+
+    Raises:
+        ValueError: Saying what to do.
+    """
+    names = found.get("commit")
+    dirty = [n for n in (names if isinstance(names, list) else [names]) if str(n).endswith(DIRTY)]
+    if dirty and not allow_dirty:
+        raise ValueError(
+            f"a record must be of source that is committed, got {dirty[0]} for {what}; commit the "
+            "changes and make it anew, or pass --allow-dirty: the record will say so"
+        )
 
 
 def processor() -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from sampa.lab.files import append_whole, open_to_write, read_json, read_json_lines, replace_file
 from sampa.lab.results.outcome import RunResult
+from sampa.lab.training.checkpoint import Owner
 from sampa.lab.training.claim import Claim, FolderReplaced
 from sampa.lab.training.conditions import conditions, drift, leaves
 from sampa.lab.training.run import Run
@@ -124,6 +125,11 @@ class RunFolder:
         found = (self.read("run.json") or {}).get("id") if self.id else ""
         if found != self.id:
             raise FolderReplaced(self.path, "its run.json is another run's")
+
+    def owner(self) -> Owner:
+        """Whose the checkpoints in a folder must be that is only read."""
+        found = (self.read("run.json") or {}).get("id")
+        return Owner(found if isinstance(found, str) else "")
 
     def run(self) -> Run:
         """The run that was carried out here.

@@ -47,6 +47,12 @@ def comparison(name: str, results: Results, about: str = "") -> Table:
     return replace(table, notes=(about,))
 
 
+def conditions_of(out: Path, results: Results) -> dict[str, Any]:
+    """Under what the runs of a grid were made: one value, or all that occur."""
+    folders = [out / method / f"seed-{seed}" for method, found in results.items() for seed in found]
+    return merged([(RunFolder(f).read("run.json") or {}).get("conditions", {}) for f in folders])
+
+
 def write_record(
     folder: Path, run: Run, out: Path, results: Results, command: Sequence[str]
 ) -> None:

@@ -164,3 +164,21 @@ def read_run(file: Path) -> Run:
     is_run = isinstance(saved, dict) and isinstance(saved.get("run"), dict)
     require(str(file), type(saved).__name__, is_run, 'an object with "run", as sampa writes it')
     return Run.from_json(saved["run"])
+
+
+def with_trusted_weights(run: Run, path: Path | None) -> Run:
+    """A run from a file, with pretrained weights from where the user says, not the file.
+
+    Raises:
+        ValueError: If it names weights and the user does not.
+    """
+    named = run.model.options.get("path")
+    if named is None and path is None:
+        return run
+    if path is None:
+        raise ValueError(
+            f"the run began from the weights {named!r}, and a file is not trusted to name others; "
+            "if you trust them, say where they are: --model-path"
+        )
+    options = {**run.model.options, "path": str(path)}
+    return replace(run, model=replace(run.model, options=options))
