@@ -95,6 +95,18 @@ def test_peek_then_update_gives_the_same_weights(name: str, steps: int) -> None:
 
 
 @pytest.mark.parametrize("name", BASES)
+def test_a_large_model_is_peeked_at_in_halves_bit_for_bit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, base = prepared(name, 2)
+    g, before = gradients(model, 9), copy.deepcopy(base.state_dict())
+    whole = peek(base, model, g)
+    monkeypatch.setattr("sampa.execution.lookahead.LARGE", 0)
+    assert same_bits(peek(base, model, g), whole)
+    assert same_bits(base.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", BASES)
 def test_peeking_twice_visits_the_same_weights(name: str) -> None:
     model, base = prepared(name, 2)
     g = gradients(model, 9)

@@ -87,6 +87,17 @@ def test_mix_is_the_convex_combination() -> None:
     assert entries(mixed) == [[3.0, 10.0]]
 
 
+def test_mix_into_the_memory_of_a_gives_the_same_bits() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pair = [Vector([torch.randn(1000, generator=generator), None]) for _ in range(2)]
+    a, b = pair
+    expected = mix(a, b, 0.2)
+    spent = mix(a, b, 0.2, into_a=True)
+    assert entries(spent) == entries(expected)
+    assert spent.present[0] is a.present[0]
+    assert torch.equal(spent.norm, expected.norm)
+
+
 @pytest.mark.parametrize(("lam", "end"), [(0.0, 0), (1.0, 1)])
 def test_mix_at_its_ends_is_one_of_the_two_bitwise(lam: float, end: int) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -4,15 +4,20 @@ y_{t+1} = ModelUpdate_{m_t}(x_t, g)   (Algorithm 2), with m_t (momentum, Adam's 
 counter) left untouched bit for bit. It works for any torch optimizer: `step` runs on a copy of all
 that the optimizer keeps (state, options of its groups, attributes), and the copy is dropped. So
 does an optimizer inside it. Generators are put back: the real step draws the same numbers.
+
+A large model steps in two halves where the base optimizer treats each tensor on its own, so that
+only half of its state is copied at a time.
 """
 
 from __future__ import annotations
 
 import copy
+from bisect import bisect
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,6 +38,11 @@ ATOMS = frozenset(
     {int, float, bool, str, type(None), torch.dtype, torch.device, FunctionType, type}
 )
 """Types whose values never change: they need no copy."""
+
+TENSOR_BY_TENSOR = (SGD, Adam, AdamW, Adagrad)
+"""Optimizers of torch that treat each tensor on its own, and leave one without gradient alone."""
+
+LARGE = 10_000_000  # numbers, from which on memory counts more than the time of a call
 
 CHECKED_LOOKAHEADS = 2
 """How often an optimizer is checked: before its first step it has no state, after it it has."""
@@ -58,14 +68,16 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
     """The move from x_t to y_{t+1} = Peek(x_t, g)."""
 
     def move(weights: Weights) -> None:
-        set_gradients(weights, g.clone() if writes_into_gradients(base) else g)
         seen = _SEEN.setdefault(base, Seen())
         snapshot = Snapshot(base, weights) if seen.lookaheads < CHECKED_LOOKAHEADS else None
         if snapshot is not None:
             seen.shares_memory = snapshot.shares_memory
-        with borrowed_state(base), _without_global_hooks(), _kept_randomness(base, weights):
-            type(base).step(base)  # a scheduler patches the instance
-        clear_gradients(weights)
+        for part in _parts(base, weights):
+            along = Vector(g.tensors[part])
+            set_gradients(weights[part], along.clone() if writes_into_gradients(base) else along)
+            with borrowed_state(base), _without_global_hooks(), _kept_randomness(base, weights):
+                type(base).step(base)  # a scheduler patches the instance
+            clear_gradients(weights[part])
         if snapshot is not None:
             snapshot.require_untouched(base, weights)
             seen.lookaheads += 1
@@ -73,9 +85,18 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
     return move
 
 
+def _parts(base: Optimizer, weights: Weights) -> list[slice]:
+    """The parts of the weights to step with, one after the other."""
+    if type(base) not in TENSOR_BY_TENSOR or sum(p.numel() for p in weights) < LARGE:
+        return [slice(None)]
+    sizes = list(accumulate(p.numel() for p in weights))
+    half = bisect(sizes, sizes[-1] / 2)
+    return [slice(half), slice(half, None)]
+
+
 def writes_into_gradients(base: Optimizer) -> bool:
     """Whether a step may change its gradients; those of torch that do not are known."""
-    if type(base) not in (SGD, Adam, AdamW, Adagrad):
+    if type(base) not in TENSOR_BY_TENSOR:
         return True
     # SGD adds the momentum to the gradient itself.
     return any(group.get("nesterov") and not group["fused"] for group in base.param_groups)
@@ -112,6 +133,7 @@ class Copies:
         self.kept: list[tuple[Optimizer, dict[str, Any]]] = []
         self.borrowed: list[tuple[Optimizer, dict[str, Any]]] = []
         self._base = base
+        self._spares = type(base) in TENSOR_BY_TENSOR  # weights without a gradient
         self._shared_memory = shared_memory
         self._memo: dict[Any, Any] = {}
         self._knows_weights = False
@@ -158,7 +180,10 @@ class Copies:
             for key, part in value.items():
                 # The list of a group's parameters: weights, and nothing that a step may change.
                 # (Its type first: a key may be a weight, and to compare that is an operation.)
-                made[key] = part if type(part) is list and key == "params" else self._of(part)
+                if type(part) is list and key == "params":
+                    made[key] = part
+                elif not (self._spares and isinstance(key, Tensor) and key.grad is None):
+                    made[key] = self._of(part)
             return made
         if kind is list:
             made = self._noted(value, [])

@@ -131,7 +131,7 @@ class SAMPaMethod(MethodDefaults):
         held = self._held([g for p, g in answers if p.role is CLEAN], shares, memory)
         assert held.g is not None
         # G_t = (1−λ) ∇f(x̃_t; B_t) + λ ∇f(y_{t+1}; B_{t+1})
-        return Update(mix(g_tilde, held.g, self.lam), held)
+        return Update(mix(g_tilde, held.g, self.lam, into_a=True), held)
 
     def after_skip(self, state: SAMPaState) -> SAMPaState:
         # Either batch may be the bad one: drop both and start again with the next.

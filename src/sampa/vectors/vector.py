@@ -5,7 +5,8 @@ where a parameter has no gradient: "no gradient" is not "a gradient of zero", si
 leaves such a parameter alone (no weight decay, no momentum).
 
 Vectors are values: nothing here changes one after it was made, so that its norm is computed once.
-Only the live weights are changed in place, through `add_` and `copy_`.
+Only the live weights are changed in place, through `add_` and `copy_`; and `mix` can spend a vector
+that is not needed again.
 """
 
 from __future__ import annotations
@@ -144,21 +145,27 @@ def _like(factor: Tensor, t: Tensor) -> Tensor:
     return factor.to(t.device, torch.float32 if t.dtype in LOW_PRECISION else t.dtype.to_real())
 
 
-def mix(a: Vector, b: Vector, lam: float) -> Vector:
-    """(1 − λ) a + λ b; an absent entry counts as zero, and two absent ones stay absent."""
+def mix(a: Vector, b: Vector, lam: float, *, into_a: bool = False) -> Vector:
+    """(1 − λ) a + λ b; an absent entry counts as zero, and two absent ones stay absent.
+
+    Args:
+        into_a: Use the memory of a, which is spent then: for a gradient that is not needed again.
+    """
     if lam in (0, 1):  # an entry that is absent stays absent
         return b if lam else a
     return _joined(
         a,
         b,
-        lambda s, t: _mixed(s, t, lam),
+        lambda s, t: _mixed(s, t, lam, into_a),
         only_a=lambda s: s * (1 - lam),
         only_b=lambda t: t * lam,
     )
 
 
-def _mixed(a: list[Tensor], b: list[Tensor], lam: float) -> Sequence[Tensor]:
-    total = torch._foreach_mul(a, 1 - lam)
+def _mixed(a: list[Tensor], b: list[Tensor], lam: float, into_a: bool) -> Sequence[Tensor]:
+    if into_a:
+        torch._foreach_mul_(a, 1 - lam)
+    total = a if into_a else torch._foreach_mul(a, 1 - lam)
     torch._foreach_add_(total, b, alpha=lam)
     return total
 
@@ -243,13 +250,15 @@ def restrict_to(v: Vector, other: Vector) -> Vector:
 
 def add_(weights: Weights, v: Vector, alphas: Sequence[Number]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
-    groups: dict[Number, tuple[list[Tensor], list[Tensor]]] = {}  # tensors are keys by identity
+    # Tensors are told apart by identity: as keys they are slow.
+    groups: dict[object, tuple[Number, list[Tensor], list[Tensor]]] = {}
     for w, t, alpha in zip(weights, v, alphas, strict=True):
         if t is not None:
-            moved, along = groups.setdefault(alpha, ([], []))
+            key = id(alpha) if isinstance(alpha, Tensor) else (alpha,)
+            _, moved, along = groups.setdefault(key, (alpha, [], []))
             moved.append(w)
             along.append(t)
-    for alpha, (moved, along) in groups.items():
+    for alpha, moved, along in groups.values():
         if isinstance(alpha, Tensor):
             torch._foreach_add_(moved, _scaled(along, alpha))
         else:

@@ -54,10 +54,21 @@ class Groups:
         self.branch: int = self.mesh.get_local_rank("branch")
         self.data_rank: int = self.mesh.get_local_rank("data")
 
-    def gather_branches(self, rows: Tensor, buffer: Tensor) -> dist.Work:
-        """Start gathering `buffer` of every branch into `rows`, one for each."""
-        self.traffic.gradient_bytes += buffer.nbytes * (self.branches - 1)
-        return self._gather(rows.view(-1), buffer, self.branch_group)
+    def gather_branches(self, rows: Sequence[Tensor], tag: int) -> list[dist.Work]:
+        """Start sending this branch's row to all others, and receiving theirs.
+
+        An all-gather would do, but it needs memory for one's own row a second time.
+        """
+        own, ranks = rows[self.branch], dist.get_process_group_ranks(self.branch_group)
+        self.traffic.gradient_bytes += own.nbytes * (self.branches - 1)
+        operations = [
+            dist.P2POp(operation, row, rank, self.branch_group, tag)
+            for branch, (rank, theirs) in enumerate(zip(ranks, rows, strict=True))
+            if branch != self.branch
+            for operation, row in ((dist.isend, own), (dist.irecv, theirs))
+        ]
+        with self.talking():
+            return dist.batch_isend_irecv(operations)
 
     def average_over_data(self, buffer: Tensor) -> dist.Work:
         """Start averaging `buffer` over the data ranks of this branch, in place."""

@@ -9,7 +9,7 @@ holds every branch's gradient bit for bit, and λ = 0 is nothing special.
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -39,20 +39,22 @@ class Bucket:
 
     parameters: list[Tensor]
     strides: list[tuple[int, ...]]
-    buffer: Tensor
-    rows: Tensor  # one row per branch
+    rows: list[Tensor]  # one per branch; this rank's is the reducer's own memory
     is_averaged: bool = False
     averaging: torch.futures.Future[None] | None = None
-    gathering: dist.Work | None = None
+    gathering: list[dist.Work] = field(default_factory=list)
 
     def gradients(self, branch: int) -> Gradients:
-        """The gradient of each parameter as computed by `branch`, as views of the bucket."""
+        """A copy of the gradient of each parameter, as computed by `branch`.
+
+        The reducer fills its memory again, and a tensor in it may not be aligned.
+        """
         flat = self.rows[branch]
         views, offset = [], flat.storage_offset()
         for p, stride in zip(self.parameters, self.strides, strict=True):
             views.append(flat.as_strided(p.shape, stride, offset))
             offset += p.numel()
-        return dict(zip(self.parameters, views, strict=True))
+        return dict(zip(self.parameters, Vector(views).clone().present, strict=True))
 
 
 class UsedParameters:
@@ -144,10 +146,12 @@ class NetworkExchange:
     def hook(self, _state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """DDP's communication hook. It waits for nothing: backward goes on."""
         buffer, parameters = bucket.buffer(), bucket.parameters()
-        gathers = Sharing.GATHER in self._sharing
-        # Here and not in a callback, which has a stream of its own on a GPU.
-        rows = buffer.new_empty(self._groups.branches, len(buffer)) if gathers else buffer[None]
-        own = Bucket(parameters, [self._stride(p) for p in parameters], buffer, rows)
+        rows = [buffer]
+        if Sharing.GATHER in self._sharing:
+            # Here and not in a callback, which has a stream of its own on a GPU.
+            rows = [torch.empty_like(buffer) for _ in range(self._groups.branches - 1)]
+            rows.insert(self._groups.branch, buffer)
+        own = Bucket(parameters, [self._stride(p) for p in parameters], rows)
         self._buckets.append(own)
         if Sharing.AVERAGE in self._sharing:
             averaging = self._groups.average_over_data(buffer).get_future()
@@ -175,21 +179,11 @@ class NetworkExchange:
         for bucket in self._buckets:
             if bucket.averaging is not None:
                 self._groups.wait(bucket.averaging)
-        for bucket in self._buckets:
-            if bucket.gathering is not None:
-                self._groups.wait(bucket.gathering)
-        gradients = [
-            {p: g for bucket in self._buckets for p, g in bucket.gradients(branch).items()}
-            for branch in range(branches)
-        ]
+        gradients = self._received(branches)
         if uses is not None:
             gradients = self._without_unused(gradients, *uses)
-        # Copies: views would keep the buckets alive, which the reducer fills again.
-        rows = [[g.get(p) for p in evaluator.weights] for g in gradients]
-        vectors = [Vector(row).clone() for row in rows]
-        self._buckets = []
         clear_gradients(evaluator.weights)
-        return vectors
+        return [Vector(g.get(p) for p in evaluator.weights) for g in gradients]
 
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses.wait(branches)
@@ -199,6 +193,17 @@ class NetworkExchange:
 
     def close(self) -> None:
         self._used.close()
+
+    def _received(self, branches: int) -> list[Gradients]:
+        """Every branch's gradient; a bucket's rows are gone before the next one is copied."""
+        gradients: list[Gradients] = [{} for _ in range(branches)]
+        while self._buckets:
+            bucket = self._buckets.pop(0)
+            for work in bucket.gathering:
+                self._groups.wait(work)
+            for branch, found in enumerate(gradients):
+                found |= bucket.gradients(branch)
+        return gradients
 
     def _without_unused(
         self, gradients: list[Gradients], uses: Tensor, work: dist.Work
@@ -225,7 +230,7 @@ class NetworkExchange:
                 return
             while self._gathers < len(self._buckets) and self._buckets[self._gathers].is_averaged:
                 ready = self._buckets[self._gathers]
-                ready.gathering = self._groups.gather_branches(ready.rows, ready.buffer)
+                ready.gathering = self._groups.gather_branches(ready.rows, self._gathers)
                 self._gathers += 1
 
     def _stride(self, p: Tensor) -> tuple[int, ...]:

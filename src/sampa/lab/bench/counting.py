@@ -189,10 +189,16 @@ def _fake_device() -> Iterator[Host]:
 
 
 class KernelCounter(TorchDispatchMode):
-    """Counts launches of kernels, and the bytes that are alive at once."""
+    """Counts launches of kernels, and the bytes that are alive at once.
 
-    def __init__(self, alive: Sequence[Any]) -> None:
+    Args:
+        alive: What is in memory already.
+        on_cpu: Whether to look at the memory of the host instead of a device's.
+    """
+
+    def __init__(self, alive: Sequence[Any], *, on_cpu: bool = False) -> None:
         super().__init__()
+        self._on_cpu = on_cpu
         self.launches = 0
         self.strided = 0
         self.peak = 0
@@ -210,7 +216,7 @@ class KernelCounter(TorchDispatchMode):
 
     def _note(self, values: list[Any]) -> None:
         for t in values:
-            if isinstance(t, Tensor) and t.device.type != "cpu":
+            if isinstance(t, Tensor) and t.is_cpu == self._on_cpu:
                 storage = t.untyped_storage()
                 reference = StorageWeakRef(storage)
                 if reference.cdata not in self._alive:
