@@ -162,5 +162,13 @@ def test_late_checks_refuse_a_base_that_keeps_something_on_the_host(base: Any) -
         sampa.SAM(base(tiny_mlp().parameters()), checks="late")
 
 
+def test_late_checks_refuse_a_method_that_writes_records_before_the_host_knows() -> None:
+    """SAF's logits of a bad step would stay in its records."""
+    model = tiny_mlp()
+    with pytest.raises(ValueError, match=r"checks='late'.*got SAFMethod.*write checks='now'"):
+        sampa.SAF(FUSED["sgd"](model.parameters()), checks="late")
+    assert sampa.SAF(FUSED["sgd"](model.parameters()), checks="now").last is None
+
+
 def test_fused_bases_take_part_in_the_decision() -> None:
     assert all(honors_found_inf(make(tiny_mlp().parameters())) for make in FUSED.values())

@@ -140,7 +140,8 @@ class Update:
         gradient: G_t, or None where the weights stay (the first call of SAMPa only computes g_0).
         state: The method's state for the next step.
         then: What follows the base optimizer's step, such as a change of the weights. Not called
-            if the step is dropped.
+            if the step is dropped; with `checks="late"` it is, and its change of the weights
+            undone.
         unclipped: What is added to the gradient after `max_norm` has clipped it, such as a decay.
     """
 
@@ -329,6 +330,7 @@ class MethodDefaults:
 
     holds_batch = False
     probes_per_round = 1
+    writes_records = False  # in place, where going back to an earlier state does not undo it
 
     def initial_state(self) -> Any:
         return None

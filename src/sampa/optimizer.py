@@ -96,7 +96,7 @@ class SharpnessAware(Optimizer):
         self._layers = Layers(self.executor.module)
         self._checks = Checks()
         if self.options.checks == "late":
-            self._checks = LateChecks(self.base, self._layers)
+            self._checks = LateChecks(self.base, self.method, self._layers)
 
     # ---- one step ----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from sampa.execution.layers import Buffer, Layers, put_back
-from sampa.method import Move
+from sampa.method import Method, Move
 from sampa.torch_private import TAKES_FOUND_INF, tree_leaves
 from sampa.vectors.vector import Weights
 
@@ -46,12 +46,18 @@ def keeps_state_on_device(base: Optimizer) -> bool:
     return all(group.get("capturable", False) for group in base.param_groups)
 
 
-def require_late_checks(base: Optimizer) -> None:
-    """Refuse a base optimizer whose counters or numbers are on the host.
+def require_late_checks(base: Optimizer, method: Method) -> None:
+    """Refuse a base optimizer or a method that keeps what it learns on the host.
 
     Raises:
         ValueError: Naming what to write instead.
     """
+    if getattr(method, "writes_records", False):
+        raise ValueError(
+            "checks='late' needs a method whose state can go back behind a bad step, got "
+            f"{type(method).__name__}, which has written its records before the host learns of "
+            "one; write checks='now', or leave it out"
+        )
     if not honors_found_inf(base) and not keeps_state_on_device(base):
         raise ValueError(
             "checks='late' needs a base optimizer that keeps all of its state on the device, got "
@@ -150,8 +156,8 @@ class LateChecks(Checks):
 
     is_late = True
 
-    def __init__(self, base: Optimizer, layers: Layers) -> None:
-        require_late_checks(base)
+    def __init__(self, base: Optimizer, method: Method, layers: Layers) -> None:
+        require_late_checks(base, method)
         self._layers = layers
         self._carries_state = False
         self._spoiled: Tensor | None = None  # whether the method's state is

@@ -58,6 +58,8 @@ class SAFMethod(MethodDefaults):
     term: KeepOutputs
     gap: int
 
+    writes_records = True
+
     def __post_init__(self) -> None:
         require("gap", self.gap, self.gap >= 1, ">= 1")
         start, least = self.term.start_epoch, self.gap - 1
