@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.counting import Count
+from sampa.lab.bench.host_time import HostTime
 from sampa.lab.bench.own_cost import LEAST_BYTES
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.results.table import Cell, Table, median, number_cell, row
@@ -92,6 +93,13 @@ def device_table(model: str, counts: Sequence[Count]) -> Table:
         "buffers: alive at the peak, in sizes of the parameters.",
     )
     return Table(f"What a step of {model} would cost a GPU, in one process", columns, rows, notes)
+
+
+def host_time_table(found: HostTime) -> Table:
+    """Beside a loop that was written by hand."""
+    cells = row(found.tensors, found.sampa, found.by_hand, found.ratio)
+    columns = ("tensors", "SAMPa", "by hand", "SAMPa / by hand")
+    return Table("Own host time of a step of SAMPa, in ms", columns, (cells,))
 
 
 def measured_on(result: BenchResult) -> str:

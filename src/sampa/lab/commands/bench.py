@@ -13,11 +13,12 @@ from rich.console import Console
 
 from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.counting import count_steps
+from sampa.lab.bench.host_time import host_time
 from sampa.lab.bench.own_cost import own_costs
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.result import BenchResult, advice, result_of
 from sampa.lab.bench.rounds import measure_steps, peak_memory
-from sampa.lab.bench.tables import device_table, measured_on, result_tables
+from sampa.lab.bench.tables import device_table, host_time_table, measured_on, result_tables
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
 from sampa.lab.devices import device_name, find_device
@@ -62,7 +63,9 @@ def main(arguments: BenchArguments) -> int:
 
 def _count(arguments: BenchArguments) -> int:
     counts = count_steps([tuple(p.shape) for p in build(arguments.model).parameters()])
-    Console().print(for_terminal(device_table(arguments.model, counts)))
+    console = Console()
+    console.print(for_terminal(device_table(arguments.model, counts)))
+    console.print(for_terminal(host_time_table(host_time())))
     if arguments.json is not None:
         _write(arguments.json, json.dumps([asdict(c) for c in counts], indent=2) + "\n")
     return 0
