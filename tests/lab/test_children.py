@@ -81,9 +81,9 @@ COMMANDS = {
     "compare": ["compare", "digits-cpu", "--devices", "2", "--extra=--epochs 500", "--out", "runs"],
     "bench": ["bench", "--model", "mlp", "--batch-size", "4", "--rounds", "100000"],
     "demo": ["demo", "--out", "demo"],
-    "reproduce": ["reproduce", "tab-noise", "--out", "out", "--jobs", "2"],
+    "reproduce": ["reproduce", "tab-noise", "--out", "out"],
 }
-PROCESSES = {"train": 2, "compare": 3, "bench": 2, "demo": 2, "reproduce": 2}
+PROCESSES = {"train": 2, "compare": 3, "bench": 2, "demo": 2, "reproduce": 1}
 
 
 def descendants(pid: int) -> list[int]:
