@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -189,7 +188,7 @@ def refused(model: nn.Module, call: Callable[[sampa.SharpnessAware], Any]) -> No
     for p in model.parameters():
         p.grad = torch.ones_like(p)
     before = flat(model)
-    message = r"(?s)step needs .*loss = optimizer\.step\(loss_fn, batch\).*pass scaler="
+    message = r"(?s)(?=.*pass scaler=)step (needs|cannot).*loss = optimizer\.step\(loss_fn, batch\)"
     with pytest.raises(RuntimeError, match=message):
         call(optimizer)
     assert torch.equal(flat(model), before)
@@ -197,11 +196,6 @@ def refused(model: nn.Module, call: Callable[[sampa.SharpnessAware], Any]) -> No
 
 def test_step_without_arguments_is_refused() -> None:
     refused(net(), lambda optimizer: optimizer.step())
-
-
-def test_step_with_a_closure_is_refused() -> None:
-    closure: Any = partial(torch.tensor, math.pi)
-    refused(net(), lambda optimizer: optimizer.step(closure))
 
 
 def used_scaler() -> GradScaler:

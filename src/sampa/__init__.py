@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sampa.execution.executor import Executor
     from sampa.execution.parallel.executor import Parallel
     from sampa.execution.serial import Serial
-    from sampa.loss import Loss
+    from sampa.loss import Closure, Loss
     from sampa.method import (
         ASCENT,
         CLEAN,
@@ -97,6 +97,7 @@ __all__ = [
     "Base",
     "Batch",
     "BiSAM",
+    "Closure",
     "Context",
     "Executor",
     "FisherBall",
@@ -159,7 +160,7 @@ _NAMES = {
     "sampa.execution.executor": "Executor",
     "sampa.execution.parallel.executor": "Parallel",
     "sampa.execution.serial": "Serial",
-    "sampa.loss": "Loss",
+    "sampa.loss": "Closure Loss",
     "sampa.method": (
         "ASCENT CLEAN HELD INCOMING PERTURBED Batch Context Method MethodDefaults Mode Move "
         "ParameterInfo Probe Rho Role Round Rounds Samples Update"

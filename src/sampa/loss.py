@@ -1,13 +1,17 @@
-"""What `loss_fn` may return besides a scalar.
+"""What `loss_fn` may be, and what it may return besides a scalar.
 
 Most methods only need the loss. Those that change the loss or the samples ask for more: return
 `sampa.Loss(value, logits=z, targets=y)` and they find it in that. Objectives are functions of it.
+
+A probe asks for the gradient of a loss at some weights. `loss_fn` gives the loss, and sampa
+differentiates it; a `Closure` leaves the gradient in `.grad`. That is all that differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from torch import Tensor
 
@@ -54,6 +58,33 @@ class Loss:
         """The function's results in place of the tensors that were given."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return Loss(**{name: t if t is None else function(t) for name, t in given.items()})
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A function of a batch that runs forward and backward itself and returns the loss.
+
+    For frameworks, which call backward in a way of their own: `step(Closure(function), batch)`
+    calls it with the batch of each probe, so that methods that hold a batch (SAMPa) take it too,
+    and resume with it. No gradient is there when it is called. It cannot serve methods that
+    differentiate another loss or choose samples.
+
+    Attributes:
+        function: From a batch to its loss, a scalar or a `sampa.Loss`. With `scaler=` it
+            differentiates `scaler.scale(loss)`.
+        in_parts: Whether a batch is a list of micro-batches. The function is then called with one
+            after the other; gradients and losses add up, so it weights them itself.
+    """
+
+    function: Callable[[Any], Any]
+    in_parts: bool = False
+
+    def __call__(self, batch: Any) -> Any:
+        return self.function(batch)
+
+    def parts(self, batch: Any) -> list[tuple[Any, float]]:
+        """The micro-batches, and the factor of each one's loss."""
+        return [(part, 1.0) for part in batch] if self.in_parts else [(batch, 1.0)]
 
 
 Objective = Callable[[Loss], Tensor]

@@ -135,18 +135,34 @@ def refuse_missing_batch() -> NoReturn:
     )
 
 
-def refuse_call(loss_fn: Any, batch: Any, scaler: GradScaler | None) -> NoReturn:
+HOW_TO_STEP = """
+    def loss_fn(batch): x, y = batch; return F.cross_entropy(model(x), y)
+    loss = optimizer.step(loss_fn, batch)
+"""
+
+
+def refuse_call(loss_fn: Any, batch: Any, closure: Any, scaler: GradScaler | None) -> NoReturn:
     """Say what a call of `step` as of a plain optimizer's is missing."""
-    if loss_fn is None or batch is None:
-        missing = "loss_fn and batch" if loss_fn is None else "batch"
-        got = f"loss_fn={loss_fn!r}, batch={batch!r}"
-        hint = "" if scaler is not None else "; with a GradScaler pass scaler= to the constructor"
-        raise RuntimeError(
-            f"step needs {missing}: it computes the gradients itself. Write\n"
-            "    def loss_fn(batch): x, y = batch; return F.cross_entropy(model(x), y)\n"
-            f"    loss = optimizer.step(loss_fn, batch)\n(got {got}{hint})"
+    if closure is not None:
+        raise TypeError(
+            "step takes loss_fn and a batch, or a closure alone, got both; leave out closure=, or "
+            "pass sampa.Closure(function) and the batch"
         )
-    raise TypeError(f"loss_fn must be callable, got {type(loss_fn).__name__}")
+    if loss_fn is not None and not callable(loss_fn):
+        raise TypeError(f"loss_fn must be callable, got {type(loss_fn).__name__}")
+    needed = {"loss_fn": loss_fn, "batch": batch}
+    missing = " and ".join(name for name, value in needed.items() if value is None)
+    got = f"loss_fn={loss_fn!r}, batch={batch!r}"
+    hint = "" if scaler is not None else "; with a GradScaler pass scaler= to the constructor"
+    raise RuntimeError(
+        f"step needs {missing}: it computes the gradients itself. Write{HOW_TO_STEP}(got "
+        f"{got}{hint})"
+    )
+
+
+def refuse_closure(reason: str) -> NoReturn:
+    """Say why a closure cannot be used, and what can."""
+    raise RuntimeError(f"step cannot take a closure here: {reason}. Write{HOW_TO_STEP}")
 
 
 def described(value: Any) -> Any:

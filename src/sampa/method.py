@@ -331,6 +331,7 @@ class MethodDefaults:
     holds_batch = False
     probes_per_round = 1
     writes_records = False  # in place, where going back to an earlier state does not undo it
+    needs_loss_fn = False  # for another loss or some samples, which a closure cannot evaluate
 
     def initial_state(self) -> Any:
         return None

@@ -12,8 +12,9 @@ from torch.optim import Optimizer
 from sampa import state_dict as saving
 from sampa import torch_private
 from sampa.batches import Watched
+from sampa.closures import closure_of, initialized
 from sampa.execution import loss_scaling
-from sampa.execution.evaluate import Evaluator, Excursions, LossFn
+from sampa.execution.evaluate import Evaluator, Excursions, LossFn, StepFn
 from sampa.execution.executor import Executor
 from sampa.execution.guarded import Checks, LateChecks, uninterrupted
 from sampa.execution.layers import Layers
@@ -28,7 +29,8 @@ from sampa.execution.lookahead import (
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import derive_seed
 from sampa.execution.serial import default_executor
-from sampa.messages import refuse_call, require, require_base, require_group
+from sampa.loss import Closure
+from sampa.messages import require, require_base, require_group
 from sampa.method import (
     HELD,
     INCOMING,
@@ -102,22 +104,30 @@ class SharpnessAware(Optimizer):
 
     @torch_private.outside_of_graphs
     @uninterrupted
-    def step(self, loss_fn: LossFn | None = None, batch: Any = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, loss_fn: StepFn = None, batch: Any = None, *, closure: StepFn = None
+    ) -> Tensor:
         """Make one update.
 
         Args:
             loss_fn: From a batch to the scalar loss with its graph; sampa calls backward. It may be
-                called several times, and on several ranks with different batches.
+                called several times, and on several ranks with different batches. Or a
+                `sampa.Closure`, which calls backward itself.
             batch: The next batch, as the loader yields it.
+            closure: In place of both, as in torch: it zeroes the gradients, runs forward and
+                backward and returns the loss. For methods that evaluate one whole batch.
 
         Returns:
             The loss on this batch at the unperturbed weights (where the method evaluates them).
 
         Raises:
-            RuntimeError: If too many steps in a row had a gradient that is not finite.
+            RuntimeError: If too many steps in a row had a gradient that is not finite, or the
+                method cannot work with a closure.
         """
-        if batch is None or not callable(loss_fn):
-            refuse_call(loss_fn, batch, self.options.scaler)
+        if batch is None or not callable(loss_fn) or isinstance(loss_fn, Closure) or closure:
+            if loss_fn is batch is closure is None and initialized(self.base):
+                return torch.zeros(())
+            loss_fn = closure_of(loss_fn, batch, closure, self.method, self.options)
         carried = self._carried
         incoming, held = carried.receive(batch, self.method.holds_batch, self.options.hold)
         weights, journal = self._weights(), Journal()

@@ -23,12 +23,15 @@ from sampa.execution.lookahead import clear_gradients, keep_gradients, take_grad
 from sampa.execution.loss_scaling import unscaling
 from sampa.execution.profiling import GRADIENT, MOVE, RESTORE
 from sampa.execution.randomness import seeded
-from sampa.loss import Loss
+from sampa.loss import Closure, Loss
+from sampa.messages import refuse_closure
 from sampa.method import ASCENT, Batch, Move, Probe
 from sampa.samples import batch_size, split
 from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
+StepFn = Callable[..., Any] | None
+"""What `step` may be given: a function of a batch, or a closure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class Evaluator:
     """All that one call of `step` needs to answer a probe on this device.
 
     Attributes:
-        loss_fn: The user's function from a batch to a scalar loss with its graph.
+        loss_fn: The user's function from a batch to a scalar loss with its graph, or a closure,
+            which leaves the gradient.
         batches: The batch behind each role.
         weights: The parameters, in the optimizer's order.
         layers: What is known of the model.
@@ -127,6 +131,7 @@ class Evaluator:
             around: What the executor does around the pass.
         """
         clear_gradients(self.weights)
+        differentiates = not isinstance(self.loss_fn, Closure)
         if any(p.is_cuda for p in self.weights):
             begin_pass()
         with (
@@ -138,7 +143,7 @@ class Evaluator:
                 values=probe.mode.buffers,
             ),
             seeded(self.seed_of(probe, number), {p.device for p in self.weights}),
-            self._wanting(probe.wrt if around.may_freeze else None) as wanted,
+            self._wanting(probe.wrt if around.may_freeze and differentiates else None) as wanted,
             torch.set_grad_enabled(probe.mode.backward and wanted),
             GRADIENT,
         ):
@@ -163,32 +168,38 @@ class Evaluator:
         """Take away the gradient that `backward` left."""
         return take_gradients(self.weights)
 
-    def _accumulate(self, probe: Probe, differentiable: bool, around: Pass) -> Tensor:
-        """The loss of the batch, from its micro-batches one after the other."""
+    def _micro_batches(self, probe: Probe) -> list[tuple[Any, float]]:
+        """What to evaluate one after the other, each with its share of the samples."""
         batch, part = self.batches[probe.batch].used(), probe.samples.part
+        if isinstance(self.loss_fn, Closure):
+            if part or probe.objective or not probe.mode.backward:
+                refuse_closure("this probe is not the gradient of the training loss on a batch")
+            return self.loss_fn.parts(batch)
         batch = batch if part is None else part(batch)
         count = self.accumulate
         if count > 1 and part is not None:
             # It may have fewer samples than the batch has micro-batches.
             count = max(1, min(count, batch_size(batch)))
-        micro_batches = [(batch, 1.0)] if count == 1 else split(batch, count)
+        return [(batch, 1.0)] if count == 1 else split(batch, count)
+
+    def _accumulate(self, probe: Probe, differentiable: bool, around: Pass) -> Tensor:
+        """The loss of the batch, from its micro-batches one after the other."""
+        micro_batches = self._micro_batches(probe)
+        is_closure = isinstance(self.loss_fn, Closure)
         total: Tensor | None = None
         for i, (micro_batch, share) in enumerate(micro_batches):
             is_last = i == len(micro_batches) - 1
             with around.around(is_last):
                 output = self.loss_fn(micro_batch)
-                if i == 0 and any(p.grad is not None for p in self.weights):
-                    raise RuntimeError(
-                        "loss_fn must not call backward: it returns the loss, and sampa "
-                        "differentiates it (once per probe)"
-                    )
-                loss = checked_loss(output, differentiable=differentiable)
+                if i == 0 and differentiable:
+                    self._require_backward(is_closure)
+                loss = checked_loss(output, differentiable=differentiable and not is_closure)
                 assert loss.value is not None
                 value = loss.value.detach() * share
                 total = value if total is None else total + value
                 if is_last:
                     around.announce(total)
-                if differentiable:
+                if differentiable and not is_closure:
                     self._differentiate(loss, share, probe)
             if not is_last:
                 keep_gradients(self.weights)
@@ -196,6 +207,21 @@ class Evaluator:
                 probe.observe(loss.detached().each(outliving))
         assert total is not None
         return total
+
+    def _require_backward(self, is_closure: bool) -> None:
+        """Raise if a closure left no gradient, or `loss_fn` did."""
+        has_gradients = any(p.grad is not None for p in self.weights)
+        if is_closure and not has_gradients:
+            raise RuntimeError(
+                "a closure must call backward, and this one left no gradient: write "
+                "loss.backward() before it returns the loss; or pass a loss_fn that takes the "
+                "batch, and the batch: optimizer.step(loss_fn, batch)"
+            )
+        if has_gradients and not is_closure:
+            raise RuntimeError(
+                "loss_fn must not call backward: it returns the loss, and sampa differentiates it "
+                "(once per probe); if it must, pass sampa.Closure(loss_fn)"
+            )
 
     def _differentiate(self, loss: Loss, share: float, probe: Probe) -> None:
         objective = loss.value if probe.objective is None else probe.objective(loss)

@@ -56,6 +56,10 @@ class AsyncSAMMethod(MethodDefaults):
         return self.ascent_batch == "next"
 
     @property
+    def needs_loss_fn(self) -> bool:
+        return self.ascent_share < 1.0
+
+    @property
     def probes_per_round(self) -> int:
         return 1 + self.tau
 

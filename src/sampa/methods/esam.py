@@ -53,6 +53,8 @@ class ESAMMethod(MethodDefaults):
     swp: Literal["tensor", "element"]
     subset: Callable[[Context], Sequence[bool]] | None
 
+    needs_loss_fn = True
+
     def __post_init__(self) -> None:
         require("beta", self.beta, 0 < self.beta <= 1, "in (0, 1]")
         require("gamma", self.gamma, 0 < self.gamma <= 1, "in (0, 1]")

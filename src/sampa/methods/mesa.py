@@ -43,6 +43,8 @@ class MESAMethod(MethodDefaults):
     term: KeepOutputs
     decay: float
 
+    needs_loss_fn = True
+
     def __post_init__(self) -> None:
         require("decay", self.decay, 0 <= self.decay <= 1, "in [0, 1]")
 

@@ -38,6 +38,8 @@ class MicroBatchSAMMethod(MethodDefaults):
 
     micro_batches: MicroBatches
 
+    needs_loss_fn = True
+
     @property
     def probes_per_round(self) -> int:
         return self.micro_batches.count or 1

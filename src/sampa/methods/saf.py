@@ -59,6 +59,7 @@ class SAFMethod(MethodDefaults):
     gap: int
 
     writes_records = True
+    needs_loss_fn = True
 
     def __post_init__(self) -> None:
         require("gap", self.gap, self.gap >= 1, ">= 1")

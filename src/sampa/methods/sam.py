@@ -78,6 +78,10 @@ class SAMMethod(MethodDefaults):
     between: Between | None = None
     radius: Callable[[Context], Context] | None = None
 
+    @property
+    def needs_loss_fn(self) -> bool:
+        return self.ascent_loss is not None
+
     def initial_state(self) -> SAMState:
         return SAMState()
 

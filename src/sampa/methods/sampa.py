@@ -104,6 +104,10 @@ class SAMPaMethod(MethodDefaults):
         return 3 if self._climbs_another_loss else 2
 
     @property
+    def needs_loss_fn(self) -> bool:
+        return self.ascent_loss is not None or self.micro_batches is not None
+
+    @property
     def _climbs_another_loss(self) -> bool:
         return self.ascent_loss is not None and not self.shared_gradient
 

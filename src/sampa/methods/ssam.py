@@ -76,6 +76,10 @@ class SparseSAMMethod(MethodDefaults):
         require_choice("drop", self.drop, SCORES)
         require_choice("growth", self.growth, SCORES)
 
+    @property
+    def needs_loss_fn(self) -> bool:
+        return self.mask == "fisher"
+
     def initial_state(self) -> SparseState:
         return SparseState()
 
