@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import sampa
+from sampa.execution.guarded import HeldSignals
 from tests.problems import Batch, cross_entropy_of, flat, sgd, tiny_mlp, vector_batches
 
 HELD = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
@@ -143,3 +144,44 @@ def test_a_step_inside_a_step_passes_the_signal_on() -> None:
     with pytest.raises(KeyboardInterrupt):
         optimizer.step(loss_fn, SECOND)
     assert torch.equal(flat(model), undisturbed())
+
+
+def test_handlers_come_back_though_one_that_is_back_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the instant in which its handler is back, and another is not."""
+    set_handler = signal.signal
+    pressed = Pressed(signal.SIGINT)
+
+    def set_and_press(number: int, handler: Any) -> Any:
+        before = set_handler(number, handler)
+        if number == signal.SIGINT and handler is signal.default_int_handler:
+            pressed()
+        return before
+
+    def own(*_: Any) -> None: ...
+
+    others = {number: set_handler(number, own) for number in HELD[1:]}
+    _, optimizer, loss_fn = training()
+    monkeypatch.setattr(signal, "signal", set_and_press)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(loss_fn, SECOND)
+    monkeypatch.undo()
+    assert [signal.getsignal(number) for number in HELD[1:]] == [own] * len(others)
+    for number, before in others.items():
+        signal.signal(number, before)
+
+
+def test_handlers_come_back_though_a_second_ctrl_c_breaks_that_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pressed, release = Pressed(signal.SIGINT, times=2), HeldSignals.release
+
+    def press_and_release(self: HeldSignals) -> None:
+        pressed()
+        pressed()
+        release(self)
+
+    _, optimizer, loss_fn = training()
+    monkeypatch.setattr(HeldSignals, "release", press_and_release)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(loss_fn, SECOND)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

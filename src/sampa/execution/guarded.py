@@ -203,10 +203,13 @@ def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **named)
         signals = HeldSignals()
         try:
-            signals.hold()
-            return function(*args, **named)
+            try:
+                signals.hold()
+                return function(*args, **named)
+            finally:
+                signals.release()
         finally:
-            signals.release()
+            signals.release()  # once more, if a second signal came before that had begun
 
     return held
 
@@ -227,10 +230,19 @@ class HeldSignals:
 
     def release(self) -> None:
         """Give all handlers back, then let those run whose signal came."""
-        for number, handler in self._handlers.items():
-            if signal.getsignal(number) == self._note:  # else loss_fn has set another one
-                signal.signal(number, handler)
-        self._deliver()
+        try:
+            self._give_back()
+        finally:
+            self._deliver()
+
+    def _give_back(self) -> None:
+        try:
+            for number, handler in self._handlers.items():
+                if signal.getsignal(number) == self._note:  # else loss_fn has set another one
+                    signal.signal(number, handler)
+        except BaseException:  # one that is back already was called, and raised
+            self._give_back()
+            raise
 
     def _deliver(self) -> None:
         if self._pending:
