@@ -189,3 +189,68 @@ def test_a_decay_after_the_step_needs_a_base_that_decays_beside_it() -> None:
     build = partial(SGD, lr=0.1, momentum=0.9, weight_decay=0.5)
     with pytest.raises(ValueError, match=r"decays by the gradient; use AdamW"):
         path(momentum_sam("after"), build)
+
+
+# ---- parameters that change places ---------------------------------------------------------------
+
+
+def square_mlp() -> nn.Sequential:
+    """Layers whose parameters have the same shape, so that only identity tells them apart."""
+    torch.manual_seed(0)
+    first, second, head = (nn.Linear(4, 4, bias=False) for _ in range(3))
+    return nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), head).double()
+
+
+def reverse(optimizer: sampa.SharpnessAware) -> None:
+    optimizer.param_groups[1]["params"].reverse()
+
+
+def reload(optimizer: sampa.SharpnessAware) -> None:
+    """Save and load between the change and the next step."""
+    reverse(optimizer)
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def put_in_front(optimizer: sampa.SharpnessAware) -> None:
+    moved = optimizer.param_groups[1]["params"].pop(0)
+    optimizer.param_groups[0]["params"].insert(0, moved)
+
+
+PLACES = {"sampa": sampa.SAMPa, "optsam": sampa.OptSAM, "vasso": sampa.VaSSO}
+BESIDE = {
+    "late checks": {"checks": "late"},
+    "accumulated": {"accumulate": 2},
+}
+
+
+@pytest.mark.parametrize("change", [reverse, reload, put_in_front])
+@pytest.mark.parametrize("method", [*PLACES, *BESIDE])
+def test_what_a_method_holds_belongs_to_its_parameter_whatever_its_place(
+    method: str, change: Callable[[sampa.SharpnessAware], None]
+) -> None:
+    make = PLACES.get(method, partial(sampa.SAMPa, **BESIDE.get(method, {})))
+
+    def trained(change: Callable[[sampa.SharpnessAware], None]) -> torch.Tensor:
+        model = square_mlp()
+        *body, head = model.parameters()
+        base = SGD([{"params": [head]}, {"params": body}], lr=0.5, momentum=0.9, fused=True)
+        optimizer = make(base, rho=0.5, seed=0)
+        loss_fn = cross_entropy_of(model)
+        for i, batch in enumerate(BATCHES):
+            if i == 2:
+                change(optimizer)
+            optimizer.step(loss_fn, batch)
+        return flat(model)
+
+    assert torch.allclose(trained(change), trained(lambda optimizer: None), rtol=0, atol=1e-12)
+
+
+def test_a_parameter_that_is_not_trained_any_more_is_left_out() -> None:
+    model = square_mlp()
+    optimizer = sampa.SAMPa(SGD(model.parameters(), lr=0.1), seed=0)
+    loss_fn = cross_entropy_of(model)
+    optimizer.step(loss_fn, BATCHES[0])
+    left_out = optimizer.param_groups[0]["params"].pop(0)
+    before = left_out.detach().clone()
+    optimizer.step(loss_fn, BATCHES[1])
+    assert torch.equal(left_out, before)

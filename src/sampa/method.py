@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import operator
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -346,15 +347,28 @@ def vectors_of(state: Any) -> list[Vector]:
     return [v for value in values for v in value if isinstance(v, Vector)]
 
 
-def aligned(state: Any, weights: Weights) -> Any:
+def aligned(state: Any, before: Weights, weights: Weights) -> Any:
     """The state with vectors that fit the weights as they are now.
 
-    Weights may have been frozen since it was made (nothing may move those any more), or added.
+    Weights may have been frozen since it was made (nothing may move those any more), added, taken
+    out, replaced, or put in another place.
+
+    Args:
+        state: A method's state.
+        before: The weights that its vectors belong to, in their order.
+        weights: Those of now.
     """
-    if all(_fits(v, weights) for v in vectors_of(state)):
+    if are_same(before, weights) and all(_fits(v, weights) for v in vectors_of(state)):
         return state
-    changes = {name: _aligned(value, weights) for name, value in state_fields(state).items()}
-    return dataclasses.replace(state, **changes)
+    places = {id(p): i for i, p in enumerate(before)}
+    sources = [places.get(id(p)) if p.requires_grad else None for p in weights]
+    changes = {name: _aligned(value, sources) for name, value in state_fields(state).items()}
+    return dataclasses.replace(state, **changes) if changes else state
+
+
+def are_same(before: Weights, weights: Weights) -> bool:
+    """Whether these are the same tensors in the same order."""
+    return len(before) == len(weights) and all(map(operator.is_, before, weights))
 
 
 def state_fields(state: Any) -> dict[str, Any]:
@@ -365,18 +379,15 @@ def state_fields(state: Any) -> dict[str, Any]:
 
 
 def _fits(v: Vector, weights: Weights) -> bool:
-    if len(v) != len(weights):
-        return False
     return all(t is None or p.requires_grad for t, p in zip(v, weights, strict=True))
 
 
-def _aligned(value: Any, weights: Weights) -> Any:
+def _aligned(value: Any, sources: Sequence[int | None]) -> Any:
     if are_vectors(value):
-        return tuple(_aligned(v, weights) for v in value)
+        return tuple(_aligned(v, sources) for v in value)
     if not isinstance(value, Vector):
         return value
-    padded = [*value, *[None] * (len(weights) - len(value))]
-    return Vector(t if p.requires_grad else None for t, p in zip(padded, weights, strict=True))
+    return Vector(None if i is None else value.tensors[i] for i in sources)
 
 
 def are_vectors(value: Any) -> bool:

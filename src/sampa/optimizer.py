@@ -43,7 +43,6 @@ from sampa.method import (
     Probe,
     Rho,
     Update,
-    aligned,
     radius,
     vectors_of,
 )
@@ -88,7 +87,7 @@ class SharpnessAware(Optimizer):
         self.executor.adopt(self._weights(), self._settings())
         seed = torch.initial_seed() if self.options.seed is None else int(self.options.seed)
         progress = Progress(seed=self.executor.agree_on(seed))
-        self._carried = Carried(progress, method.initial_state())
+        self._carried = Carried(progress, self._weights(), method.initial_state())
 
     def _set_up(self) -> None:
         """Make what is not copied with an optimizer."""
@@ -131,6 +130,7 @@ class SharpnessAware(Optimizer):
         carried = self._carried
         incoming, held = carried.receive(batch, self.method.holds_batch, self.options.hold)
         weights, journal = self._weights(), Journal()
+        carried.align(weights, lambda: self.last)
         self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad():
             evaluator = self._evaluator(weights, loss_fn, incoming)
@@ -154,7 +154,7 @@ class SharpnessAware(Optimizer):
     def _run_method(self, weights: list[Tensor], evaluator: Evaluator, journal: Journal) -> Update:
         """Let the method yield rounds and answer them."""
         context = self._context(weights, evaluator.batches[INCOMING].batch)
-        rounds = self.method.rounds(context, aligned(self._carried.method_state, weights))
+        rounds = self.method.rounds(context, self._carried.method_state)
         try:
             probes = next(rounds)
             while True:
@@ -322,6 +322,7 @@ class SharpnessAware(Optimizer):
         for hook in torch_private.hooks_of(self, torch_private.BEFORE_SAVING):
             hook(self)
         _ = self.last  # what is still on its way belongs to the state
+        self._carried.align(self._weights(), lambda: self.last)
         state = self.base.state_dict()
         state["sampa"] = saving.saved(self._carried, self._settings(), self.options)
         for hook in torch_private.hooks_of(self, torch_private.AFTER_SAVING):

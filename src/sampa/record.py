@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -17,8 +17,8 @@ from sampa.batches import Watched
 from sampa.execution.evaluate import Answer
 from sampa.execution.executor import Doubt
 from sampa.messages import refuse_missing_batch
-from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round
-from sampa.vectors.vector import Vector, cosine
+from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round, aligned, are_same
+from sampa.vectors.vector import Vector, Weights, cosine
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +292,31 @@ class MadeStep:
 
 @dataclass
 class Carried:
-    """What a run carries from one step to the next, besides the weights and the base's state."""
+    """What a run carries from one step to the next, besides the weights and the base's state.
+
+    Attributes:
+        progress: Where it is.
+        weights: The parameters that the vectors of `method_state` belong to, in their order.
+        method_state: What the method keeps.
+        held_batch: What it holds for the next step.
+    """
 
     progress: Progress
+    weights: Weights
     method_state: Any
     held_batch: Watched | None = None
+
+    def align(self, weights: Weights, learn: Callable[[], object]) -> None:
+        """Have the method's state belong to these parameters, which may have changed places.
+
+        Args:
+            weights: In the order of the optimizer.
+            learn: Reads what the last step has left on its way, which belongs to those of before.
+        """
+        if not are_same(self.weights, weights):
+            learn()
+        self.method_state = aligned(self.method_state, self.weights, weights)
+        self.weights = weights
 
     def receive(self, batch: Any, holds: bool, hold: str) -> tuple[Watched, Watched | None]:
         """A batch to use in a step, and the same to hold until the next one.

@@ -50,7 +50,7 @@ def loaded(saved: dict[str, Any], initial: Any, weights: Weights, options: Optio
     method_state = unpack(initial, saved["method_state"], weights)
     batch = saved["held_batch"]
     held = None if batch is None else Watched(batch).kept(options.hold)
-    return Carried(Progress(**saved["progress"]), method_state, held)
+    return Carried(Progress(**saved["progress"]), weights, method_state, held)
 
 
 def checked(state_dict: dict[str, Any], settings: dict[str, Any] | None) -> dict[str, Any]:
