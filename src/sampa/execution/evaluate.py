@@ -52,6 +52,17 @@ class Excursions:
     def __init__(self) -> None:
         self.copies = 0
         self._alive = 0
+        self._keeps_home = False
+        self._home: Vector | None = None  # x_t, while it is kept
+
+    @contextmanager
+    def from_one_copy(self) -> Iterator[None]:
+        """Several excursions from the same x_t, one after the other: it is copied once."""
+        self._keeps_home = True
+        try:
+            yield
+        finally:
+            self._keeps_home, self._home = False, None
 
     @contextmanager
     def to(self, move: Move | None, weights: Weights) -> Iterator[None]:
@@ -59,7 +70,11 @@ class Excursions:
         if move is None:
             yield
             return
-        home = Vector(p if p.requires_grad else None for p in weights).clone()
+        home = self._home
+        if home is None:
+            home = Vector(p if p.requires_grad else None for p in weights).clone()
+        if self._keeps_home:
+            self._home = home
         self._alive += 1
         self.copies = max(self.copies, self._alive)
         try:

@@ -173,7 +173,7 @@ class Copies:
         if known is not None:
             return known
         if kind is Tensor and not self._shared_memory:
-            return self._noted(value, self._to_be_filled(value))
+            return self._to_be_filled(value)
         if kind is dict or kind is defaultdict:
             made = {} if kind is dict else defaultdict(value.default_factory)
             self._memo[id(value)] = made
@@ -210,9 +210,10 @@ class Copies:
         return copy.deepcopy(value, self._memo)
 
     def _to_be_filled(self, value: Tensor) -> Tensor:
+        made = self._memo[id(value)] = torch.empty_like(value)
         self._originals.append(value)
-        self._fresh.append(torch.empty_like(value))
-        return self._fresh[-1]
+        self._fresh.append(made)
+        return made
 
     def _noted(self, value: Any, made: Any) -> Any:
         self._memo[id(value)] = made

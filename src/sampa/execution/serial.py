@@ -35,7 +35,10 @@ class Serial:
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         answers: dict[int, Answer] = {}
-        with evaluator.layers.one_round(isolated=len(probes) > 1):
+        with (
+            evaluator.layers.one_round(isolated=len(probes) > 1),
+            evaluator.excursions.from_one_copy(),
+        ):
             # Perturbed points last: a lookahead needs a copy of the base optimizer's state on top
             # of what is alive, and less is alive in the beginning.
             for i in sorted(range(len(probes)), key=lambda i: probes[i].role is PERTURBED):

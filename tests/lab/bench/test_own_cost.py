@@ -41,16 +41,17 @@ def test_views_and_empty_memory_cost_nothing() -> None:
 
 # The floats that a step reads and writes for each parameter, by hand:
 # a norm 1, a product 2
-# a move   x saved 2, x moved (or stepped), x restored 2; along a direction: scaled 2, added 3
+# a round  x copied 2, once for all of its moves
+# a move   x moved (or stepped), x copied back 2; along a direction: scaled 2, added 3
 # base     a norm, the base's step: x, g and m read and written 6
 # sam      two norms, a product, a move along a direction, the base's step 6
 # sampa    two norms, a product, a move along a direction, a move by the base's step 6 with a copy
 #          of m 2, mixed 5, the base's step 6
-MOVE = 2 + 2
+COPY = BACK = 2
 FLOATS = {
     "base": 1 + 6,
-    "sam": 2 + 2 + (MOVE + 5) + 6,
-    "sampa": 2 + 2 + (MOVE + 5) + (MOVE + 6 + 2) + 5 + 6,
+    "sam": 2 + 2 + COPY + (BACK + 5) + 6,
+    "sampa": 2 + 2 + COPY + (BACK + 5) + (BACK + 6 + 2) + 5 + 6,
 }
 
 
