@@ -81,7 +81,7 @@ def test_the_running_torch_has_the_name(name: str) -> None:
         assert hasattr(base, last)
     elif owner == "torch.nn.Module":
         assert hasattr(tiny_mlp(), last)
-    elif name == "torch._inductor.cudagraph_trees":
+    elif name in ("torch._dynamo", "torch._inductor.cudagraph_trees"):
         assert importlib.util.find_spec(name) is not None  # loading it would mean that it is used
     else:
         pkgutil.resolve_name(name)

@@ -39,6 +39,7 @@ PRIVATE = {
     "torch._C._storage_Use_Count": "tells whether a gradient's memory belongs to someone else",
     "torch.UntypedStorage._cdata": "what that function takes; the same for views of one memory",
     "torch.Tensor._version": "tells that a tensor was written to, without looking at it",
+    "torch._dynamo": "is loaded if and only if something may be compiled",
     "torch._inductor.cudagraph_trees": "is loaded if and only if a compiled model uses CUDA graphs",
     "torch.amp.GradScaler._get_scale_async": "get_scale waits for the device",
     "torch.nn.Module._buffers": "named_buffers takes a third of a millisecond for 100 layers",
@@ -86,6 +87,11 @@ GLOBAL_STEP_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hook
 def uses_cuda_graphs() -> bool:
     """Whether a compiled model of this process runs as CUDA graphs."""
     return "torch._inductor.cudagraph_trees" in sys.modules
+
+
+def has_compiler() -> bool:
+    """Whether the compiler was imported: nothing is compiled without it."""
+    return "torch._dynamo" in sys.modules
 
 
 def has_shared_memory(tensor: Tensor) -> bool:

@@ -5,7 +5,7 @@ All measures of flatness ask this, and nothing else touches the model.
 
 from __future__ import annotations
 
-import sys
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Move
 from sampa.samples import batch_size, select
+from sampa.torch_private import has_compiler
 from sampa.vectors.vector import Vector, add
 
 FORWARD, GRADIENT, PRODUCT = 1 / 3, 1.0, 2.0
@@ -105,8 +106,7 @@ class Surface:
         return [self._of(piece) for part in self._parts for piece in _pieces(part, m)]
 
     def _of(self, part: Part) -> Surface:
-        one = object.__new__(Surface)
-        one.__dict__.update(self.__dict__)
+        one = copy.copy(self)  # it shares the meter
         one.share = self.share * part.share
         one._parts = [Part(part.batch, 1.0, part.number)]
         return one
@@ -263,7 +263,7 @@ def twice_differentiable() -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and this would import it
+        if has_compiler():  # else the next line would import it
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         try:
             yield
