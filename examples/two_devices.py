@@ -2,7 +2,7 @@
 
 Digits with 40 % wrong training labels. On two processes, one computes the gradient at the
 perturbed weights while the other computes the gradient at the lookahead. This script stays on the
-CPU so that it runs anywhere; docs/usage.md shows the lines for GPUs.
+CPU so that it runs anywhere; docs/how-to/devices.md shows the lines for GPUs.
 
     python examples/two_devices.py
     torchrun --nproc-per-node 2 examples/two_devices.py

@@ -30,7 +30,7 @@ FACTORIES: dict[str, Callable[..., sampa.SharpnessAware]] = {
     "looksam": sampa.LookSAM,
 }
 # Generated kernels sum in another order: some units of 1e-7 on weights of size 1. LookSAM scales up
-# the small difference of two gradients, and their rounding with it. Also in docs/usage.md.
+# the small difference of two gradients, and their rounding with it. In docs/how-to/precision.md
 TOLERANCE = dict.fromkeys(FACTORIES, 2e-6) | {"looksam": 1e-5}
 
 pytestmark = [

@@ -123,19 +123,25 @@ def execute_on_rank(blocks: list[str], page: str, folder: str) -> None:
     execute(blocks, page, {"__name__": "__main__"})
 
 
-USAGE, *RECIPES = sections("docs/usage.md")
+HOW_TO = sorted((ROOT / "docs/how-to").glob("*.md"))
+START, *RECIPES = (
+    section
+    for page in sorted(HOW_TO, key=lambda page: page.name != "index.md")
+    for section in sections(page.relative_to(ROOT).as_posix())
+    if section.blocks
+)
 
 
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if r.ranks == 1], ids=str)
 def test_recipe_runs(recipe: Section, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    execute([*USAGE.blocks, *recipe.blocks], recipe.page, {"__name__": "__main__"})
+    execute([*START.blocks, *recipe.blocks], recipe.page, {"__name__": "__main__"})
 
 
 @pytest.mark.dist
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if r.ranks > 1], ids=str)
 def test_recipe_runs_on_ranks(recipe: Section, tmp_path: Path) -> None:
-    blocks = [*USAGE.blocks, *recipe.blocks]
+    blocks = [*START.blocks, *recipe.blocks]
     run_ranks(recipe.ranks, execute_on_rank, blocks, recipe.page, str(tmp_path))
 
 
@@ -160,6 +166,16 @@ def test_classes_of_the_tutorial_are_those_of_the_example() -> None:
     example = (ROOT / "examples" / "own_method.py").read_text()
     shown = ["@dataclass" + b.split("@dataclass", 1)[1] for b in TUTORIAL_BLOCKS if "(frozen" in b]
     assert [block in example for block in shown] == [True, True, False]  # the last is a piece
+
+
+SCRIPTS = ["docs/flatness.md"]  # pages whose blocks are one script
+
+
+@pytest.mark.parametrize("page", SCRIPTS)
+def test_the_blocks_of_a_page_run_one_after_the_other(page: str) -> None:
+    torch.manual_seed(0)
+    blocks = [block for section in sections(page) for block in section.blocks]
+    execute(blocks, page, {"__name__": "__main__"})
 
 
 def readme_namespace() -> dict[str, Any]:
@@ -202,7 +218,7 @@ def test_files_and_names_in_code_exist(page: str) -> None:
 
 
 def test_messages_quoted_among_the_common_errors_exist() -> None:
-    text = (ROOT / "docs/usage.md").read_text().split("## Common errors")[1]
+    text = (ROOT / "docs/how-to/errors.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     ours = [re.findall(r"`([^`]+)`", row)[0] for row in rows if "(torch's message" not in row]
     source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))

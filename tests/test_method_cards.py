@@ -13,7 +13,7 @@ import pytest
 import sampa
 from sampa.cost import hyperparameters
 from tests.golden import values
-from tests.test_examples import ROOT, USAGE, Section, execute, sections
+from tests.test_examples import ROOT, START, Section, execute, sections
 
 FOLDER = ROOT / "docs" / "methods"
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -44,7 +44,7 @@ def value_in(cell: str) -> Any:
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=str)
 def test_snippet_runs(snippet: Section) -> None:
-    execute([*USAGE.blocks, *snippet.blocks], snippet.page, {"__name__": "__main__"})
+    execute([*START.blocks, *snippet.blocks], snippet.page, {"__name__": "__main__"})
 
 
 @each_card

@@ -39,28 +39,34 @@ def radius(rho: Rho, t: int) -> float:
 class Batch(enum.Enum):
     """Which batch a probe is evaluated on."""
 
-    HELD = "held"  # B_t, kept from the call before
-    INCOMING = "incoming"  # B_{t+1} for SAMPa, B_t for methods that hold nothing
+    HELD = "held"
+    INCOMING = "incoming"
 
 
-HELD, INCOMING = Batch.HELD, Batch.INCOMING
+HELD = Batch.HELD
+"""B_t, kept from the call before."""
+
+INCOMING = Batch.INCOMING
+"""The batch that `step` was given: B_{t+1} for SAMPa, B_t for methods that hold nothing."""
 
 
 class Role(enum.Enum):
-    """What a probe's point is to the method.
-
-    CLEAN: its loss is the step's loss, and enters the sharpness gap.
-    ASCENT: the same, and its gradient does nothing but perturb later in this step. With
-        `sync_perturbation=False` each data rank then keeps its own.
-    PERTURBED: an ascent point. Its loss enters the sharpness gap, and BatchNorm does not count it.
-    """
+    """What a probe's point is to the method."""
 
     CLEAN = "clean"
     ASCENT = "ascent"
     PERTURBED = "perturbed"
 
 
-CLEAN, ASCENT, PERTURBED = Role.CLEAN, Role.ASCENT, Role.PERTURBED
+CLEAN = Role.CLEAN
+"""The probe's loss is the step's loss, and enters the sharpness gap."""
+
+ASCENT = Role.ASCENT
+"""As CLEAN, and the gradient does nothing but perturb later in this step. With
+`sync_perturbation=False` each data rank then keeps its own."""
+
+PERTURBED = Role.PERTURBED
+"""An ascent point. Its loss enters the sharpness gap, and BatchNorm does not count its pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,7 @@ class Update:
 
 
 Rounds = Generator[Round, Sequence[Vector], Update]
+"""A method at work: it yields rounds, is sent a gradient per probe, and returns an update."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class SharpnessAware(Optimizer):
         method: Which gradient.
         **options: The fields of `sampa.Options`.
 
-    Example:
+    Examples:
         >>> import sampa
         >>> model = torch.nn.Linear(2, 1)
         >>> base = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -41,7 +41,7 @@ def distribute(
         shared_memory: Let branches on the CPUs of one machine exchange gradients through memory
             that they share; the result is the same.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = torch.nn.Linear(2, 1)
         >>> executor = distribute(model)
