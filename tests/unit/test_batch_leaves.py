@@ -150,6 +150,10 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "shapes of arrays": (np.zeros((2, 3)), np.zeros((3, 2))),
     "strided arrays": (np.arange(6)[::2], np.arange(6)[1::2]),
     "arrays of text": (np.array(["a", "b"]), np.array(["a", "c"])),
+    "masks of arrays": (
+        np.ma.array([1, 2], mask=[False] * 2),
+        np.ma.array([1, 2], mask=[True] * 2),
+    ),
     "arrays of dates": (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-02"], "M8[D]")),
     "arrays of objects": (objects("a", A), objects("a", B)),
     "numbers of NumPy": (np.float32(1), np.float32(2)),

@@ -194,7 +194,8 @@ def _chunks(leaf: Any) -> list[Chunk]:
         return [marshal.dumps((str(leaf.layout), whole, shapes), _MARSHAL), *parts]
     if isinstance(leaf, np.ndarray | np.generic):
         array = np.asarray(leaf)
-        return [marshal.dumps((array.dtype.str, array.shape), _MARSHAL), array]
+        mask = [np.ma.getmaskarray(leaf)] if isinstance(leaf, np.ma.MaskedArray) else []
+        return [marshal.dumps((array.dtype.str, array.shape), _MARSHAL), array, *mask]
     return [marshal.dumps((kind.__qualname__, _described(leaf)), _MARSHAL)]
 
 
