@@ -88,6 +88,15 @@ def test_tuning_is_recorded_with_its_scores(out: Path) -> None:
     assert len(tuned.scores) >= 4
     run = RunFolder(out / "fig-lambda-smoke" / "conv-net-0.2" / "seed-0").run()
     assert run.base.lr == tuned.choice.lr
+    # What was chosen by changed source is no record of a commit either.
+    file = out / "tuning-noise-smoke" / next(iter(tuned.scores)) / "run.json"
+    text = file.read_text()
+    saved = json.loads(text)
+    saved["conditions"]["commit"] = "abc-dirty"
+    file.write_text(json.dumps(saved))
+    again = EXPERIMENTS["fig-lambda"].outcome(Request("smoke", out, seeds=1))
+    file.write_text(text)
+    assert "abc-dirty" in again.conditions["commit"]
 
 
 # ---- the command -----------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def gradient_gap(blank: Outcome, request: Request) -> Outcome:
             _chart("distance", "Distance", "‖∇f(x) − ∇f(y)‖", found),
         ),
         tuning=tuned,
-        conditions=conditions_of(folder for _, folder, _ in grid),
+        conditions=conditions_of((folder for _, folder, _ in grid), tuned, request),
     )
 
 
@@ -128,8 +128,8 @@ class Watcher(Trainer):
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         with Layers(self.model).one_pass(counts=False):
             value = self.task.loss(self.model, batch).value
-        assert value is not None
-        return Vector(torch.autograd.grad(value, parameters))
+            assert value is not None
+            return Vector(torch.autograd.grad(value, parameters))
 
 
 def held_gradient(optimizer: Any) -> Vector | None:

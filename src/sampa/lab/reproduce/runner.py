@@ -112,7 +112,7 @@ def run_grid(
         pairs=plan.pairs,
         facts=tuple(_memorization(trained)),
         tuning=tuned,
-        conditions=conditions_of(results),
+        conditions=conditions_of(results, tuned, request),
     )
     return replace(outcome, charts=pictures(outcome))
 
@@ -171,6 +171,10 @@ def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
     return found
 
 
-def conditions_of(folders: Iterable[Path]) -> dict[str, Any]:
-    """Under what runs were made: one value, or all that occur."""
-    return merged([(RunFolder(f).read("run.json") or {}).get("conditions", {}) for f in folders])
+def conditions_of(
+    folders: Iterable[Path], tuned: Mapping[str, Tuned], request: Request
+) -> dict[str, Any]:
+    """Under what runs were made, those of their tunings too: one value, or all that occur."""
+    tried = [request.folder(f"tuning-{n}") / run for n, t in tuned.items() for run in t.scores]
+    runs = [*folders, *tried]
+    return merged([(RunFolder(f).read("run.json") or {}).get("conditions", {}) for f in runs])
