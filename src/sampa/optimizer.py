@@ -129,8 +129,7 @@ class SharpnessAware(Optimizer):
             loss_fn = closure_of(loss_fn, batch, closure, self.method, self.options)
         carried = self._carried
         incoming, held = carried.receive(batch, self.method.holds_batch, self.options.hold)
-        weights, journal = self._weights(), Journal()
-        carried.align(weights, lambda: self.last)
+        weights, journal = carried.align(self._weights(), lambda: self.last), Journal()
         self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad():
             evaluator = self._evaluator(weights, loss_fn, incoming)

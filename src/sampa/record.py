@@ -306,8 +306,10 @@ class Carried:
     method_state: Any
     held_batch: Watched | None = None
 
-    def align(self, weights: Weights, learn: Callable[[], object]) -> None:
+    def align(self, weights: list[Tensor], learn: Callable[[], object]) -> list[Tensor]:
         """Have the method's state belong to these parameters, which may have changed places.
+
+        They are returned.
 
         Args:
             weights: In the order of the optimizer.
@@ -317,6 +319,7 @@ class Carried:
             learn()
         self.method_state = aligned(self.method_state, self.weights, weights)
         self.weights = weights
+        return weights
 
     def receive(self, batch: Any, holds: bool, hold: str) -> tuple[Watched, Watched | None]:
         """A batch to use in a step, and the same to hold until the next one.
