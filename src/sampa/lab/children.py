@@ -38,6 +38,19 @@ def children_follow() -> Iterator[None]:
         del os.environ[PARENT]
 
 
+@contextmanager
+def without_ctrl_c() -> Iterator[None]:
+    """Have processes started meanwhile never see Ctrl-C: this one ends them, and says why.
+
+    The terminal sends it to all of them, and one that is still importing answers with a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def follow_parent(parent: int | None = None) -> None:
     """End with the process that started this one, as it told in the environment; or with `parent`.
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import inspect
+import os
+import shutil
+import signal
 import sys
+import textwrap
 from collections.abc import Sequence
+from functools import partial
 
 import sampa
 from sampa.lab.children import follow_parent
-from sampa.lab.terminal import has_control_characters, say
+from sampa.lab.terminal import complain, has_control_characters, say
 from sampa.lab.training.claim import FolderReplaced
+from sampa.lab.training.divergence import Diverged
 from sampa.messages import WrongUsage, unknown
 
 COMMANDS = {
@@ -49,8 +54,11 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     try:
         return run(name, rest)
-    except (ValueError, OSError, ModuleNotFoundError, FolderReplaced) as error:
-        say(f"sampa {name}: {error}", file=sys.stderr)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (ValueError, OSError, ModuleNotFoundError, FolderReplaced, Diverged) as error:
+        complain(f"sampa {name}: {error}")
         return 2 if isinstance(error, WrongUsage) else 1
     except KeyboardInterrupt:
         say(f"sampa {name}: interrupted", file=sys.stderr)
@@ -60,39 +68,33 @@ def main(args: Sequence[str] | None = None) -> int:
 def run(name: str, args: Sequence[str]) -> int:
     """Read a command's arguments, then import what carries it out."""
     try:
-        import tyro
-
-        from sampa.lab.commands.arguments import ARGUMENTS
+        from sampa.lab.commands.arguments import read_arguments
     except ModuleNotFoundError as error:
         if error.name != "tyro":
             raise
         raise ModuleNotFoundError("it needs its extra: pip install 'sampa[train]'") from error
-    kind = ARGUMENTS[name]
-    arguments = tyro.cli(
-        kind,
-        prog=f"sampa {name}",
-        # The docstring up to its attributes, examples included, as it was laid out.
-        description=(inspect.getdoc(kind) or "").split("\nAttributes:")[0].rstrip(),
-        args=args,
-        config=(tyro.conf.DisallowNone,),
-    )
+    arguments = read_arguments(name, args)
     return importlib.import_module(f"sampa.lab.commands.{name}").main(arguments)
 
 
 def overview() -> str:
-    """What `sampa --help` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    """What `sampa --help` prints, as wide as the terminal."""
+    columns, indent = min(shutil.get_terminal_size().columns, 100), max(map(len, COMMANDS)) + 4
+    wrap = partial(textwrap.fill, width=columns, break_on_hyphens=False)
+    lines = [
+        wrap(f"  {name}".ljust(indent) + summary, subsequent_indent=" " * indent)
+        for name, summary in COMMANDS.items()
+    ]
     return "\n".join(
         [
             "usage: sampa COMMAND ...",
             "",
-            "Sharpness-aware training in PyTorch: SAM, SAMPa and their variants.",
+            wrap("Sharpness-aware training in PyTorch: SAM, SAMPa and their variants."),
             "",
             "commands:",
             *lines,
             "",
-            "`sampa COMMAND --help` shows a command's options and examples.",
+            wrap("`sampa COMMAND --help` shows a command's options and examples."),
         ]
     )
 

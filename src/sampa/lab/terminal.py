@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 import unicodedata
 from typing import TextIO
 
+SAID = (
+    "SAMPA_SAID"  # in the environment of ranks: a folder with a mark for each error that was told
+)
 _KEPT = "\n\t"
 # Invisible marks that change the direction of text.
 _TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -34,6 +39,26 @@ def _written_out(character: str) -> str:
 def say(text: object, *, file: TextIO | None = None, end: str = "\n") -> None:
     """Print a line, at once."""
     print(harmless(text), file=file or sys.stdout, end=end, flush=True)
+
+
+def complain(text: str) -> None:
+    """Tell an error, once if all ranks of a run have the same to tell."""
+    if _is_first_to_tell(text):
+        say(text, file=sys.stderr)
+
+
+def _is_first_to_tell(text: str) -> bool:
+    folder = os.environ.get(SAID)
+    if not folder:
+        return True
+    mark = os.path.join(folder, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest())
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    except OSError:  # twice is better than never
+        return True
+    return True
 
 
 def has_control_characters(text: str) -> bool:

@@ -22,6 +22,7 @@ from sampa.lab.bench.contenders import (
 )
 from sampa.lab.bench.meters import Meter, meter_of
 from sampa.lab.bench.workloads import Bench, Workload
+from sampa.lab.progress import Bar
 from sampa.torch_private import TorchDispatchMode, declared_arguments, tree_leaves
 
 NUMBERS_OF_PARAMETERS = (10**5, 10**6, 10**7, 10**8)
@@ -120,10 +121,13 @@ def own_costs(bench: Bench) -> list[OwnCost]:
     """For the network's parameters, and for growing numbers of them; a program for one rank."""
     shapes = [tuple(p.shape) for p in bench.model().parameters()]
     methods = [*LEAST_BYTES, *contenders().keys() & {FOREIGN_SAM}]
-    found = costs([subject(method, shapes, bench.device) for method in methods], repeats=50)
-    for parameters in NUMBERS_OF_PARAMETERS:
-        for method in ("sam", "sampa"):
+    sizes = [(parameters, m) for parameters in NUMBERS_OF_PARAMETERS for m in ("sam", "sampa")]
+    with Bar("steps beyond their gradients", 1 + len(sizes)) as bar:
+        found = costs([subject(method, shapes, bench.device) for method in methods], repeats=50)
+        bar.advance()
+        for parameters, method in sizes:
             found += costs([subject(method, even_shapes(parameters), bench.device)], repeats=5)
+            bar.advance()
     return found
 
 

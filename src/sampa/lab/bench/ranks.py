@@ -14,7 +14,7 @@ import torch
 
 from sampa.execution.parallel.groups import open_mesh
 from sampa.lab.bench.workloads import Bench, Workload
-from sampa.lab.children import follow_parent
+from sampa.lab.children import follow_parent, without_ctrl_c
 from sampa.lab.heap import keep_freed_memory
 
 Result = TypeVar("Result")
@@ -36,13 +36,17 @@ def on_ranks(
     benches = [Bench(workload, device, rank, ranks) for rank, device in enumerate(devices)]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(ranks, spawn, follow_parent, (os.getpid(),)) as pool:
-        running = [pool.submit(_run, function, bench, port, *arguments) for bench in benches]
-        failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
-        if failed:
+        try:
+            with without_ctrl_c():
+                running = [pool.submit(_run, function, b, port, *arguments) for b in benches]
+            failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
+            if failed:
+                failed[0].result()
+            return [each.result() for each in running]
+        except BaseException:  # or else the pool waits for the others
             for waiting in set(multiprocessing.active_children()) - before:
                 waiting.terminate()
-            failed[0].result()
-        return [each.result() for each in running]
+            raise
 
 
 def free_port() -> int:

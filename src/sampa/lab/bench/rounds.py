@@ -6,7 +6,7 @@ is worth more than two averages.
 
 from __future__ import annotations
 
-import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +19,11 @@ from sampa.lab.bench.contenders import Contender, MethodStep, Placement, Step, c
 from sampa.lab.bench.meters import meter_of
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.workloads import Bench, Workload
-from sampa.lab.terminal import say
+from sampa.lab.progress import Bar
 
 WARM_UP = 1  # rounds; each turn has a step that is not timed besides
+LEAST_ROUNDS, MOST_ROUNDS = 5, 200  # where their number is not given ...
+TIME_FOR_ROUNDS = 100.0  # ... but the seconds for them; processes need some time to start
 MEMORY_STEPS = 12
 
 Seconds = dict[str, list[float]]
@@ -50,7 +52,7 @@ class Counts:
 
 
 def measure_steps(
-    bench: Bench, names: Sequence[str], rounds: int
+    bench: Bench, names: Sequence[str], rounds: int | None
 ) -> tuple[Seconds, dict[str, Counts]]:
     """Let contenders make turns, and count what their steps do; a program for every rank."""
     taking_part = [contenders()[name] for name in names]
@@ -60,26 +62,46 @@ def measure_steps(
 
 
 def take_turns(
-    bench: Bench, taking_part: Sequence[Contender], rounds: int
+    bench: Bench, taking_part: Sequence[Contender], rounds: int | None
 ) -> tuple[Seconds, list[Step | None]]:
-    """Prepare contenders and let them make their turns.
+    """Prepare contenders and let them make their turns; the first rank shows how far they are.
+
+    Args:
+        bench: What is trained, and by whom.
+        taking_part: In the order of their turns.
+        rounds: As many as take about two minutes if None.
 
     Returns:
         The seconds of a step on the slowest rank, the same on every rank; and this rank's part in
         each contender, None where it only waits.
     """
     steps = [c.make(bench) if _takes_part(bench, c) else None for c in taking_part]
-    times = torch.zeros(rounds, len(steps), dtype=torch.float64, device=bench.device)
-    for number in range(-WARM_UP, rounds):
-        for column, (contender, step) in enumerate(zip(taking_part, steps, strict=True)):
-            elapsed = _turn(bench, contender, step)
-            if number >= 0:
-                times[number, column] = elapsed / contender.steps
-        _tell(bench.rank, number + 1, rounds)
+    pairs = list(zip(taking_part, steps, strict=True))
+    asked = rounds or LEAST_ROUNDS
+    times: list[list[float]] = []
+    with Bar(str(bench.workload), (WARM_UP + asked) * len(steps), shown=bench.rank == 0) as bar:
+        while len(times) < WARM_UP + asked:
+            began = time.perf_counter()
+            times.append([])
+            for contender, step in pairs:
+                times[-1].append(_turn(bench, contender, step) / contender.steps)
+                bar.advance()
+            if rounds is None and len(times) == WARM_UP + 1:
+                asked = _fitting_rounds(bench, time.perf_counter() - began)
+                bar.expect((WARM_UP + asked) * len(steps))
+    found = torch.tensor(times[WARM_UP:], dtype=torch.float64, device=bench.device)
     if bench.ranks > 1:  # a step lasts until the last rank is done
-        dist.all_reduce(times, op=dist.ReduceOp.MAX)
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
     names = [contender.name for contender in taking_part]
-    return dict(zip(names, times.T.tolist(), strict=True)), steps
+    return dict(zip(names, found.T.tolist(), strict=True)), steps
+
+
+def _fitting_rounds(bench: Bench, seconds: float) -> int:
+    """How many rounds the time is enough for; the same on every rank."""
+    longest = torch.tensor([seconds], dtype=torch.float64, device=bench.device)
+    if bench.ranks > 1:
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+    return min(max(LEAST_ROUNDS, round(TIME_FOR_ROUNDS / longest.item())), MOST_ROUNDS)
 
 
 def _takes_part(bench: Bench, contender: Contender) -> bool:
@@ -113,12 +135,6 @@ def _counted(step: MethodStep, number: int) -> Counts:
     totals = (rounds, probes, traffic.gradient_bytes, traffic.header_bytes)
     # A whole number stays one, as in the records.
     return Counts(*(t / number if t % number else t // number for t in totals))
-
-
-def _tell(rank: int, done: int, rounds: int) -> None:
-    if rank == 0 and sys.stderr.isatty():
-        end = "\n" if done == rounds else "\r"
-        say(f"round {max(done, 0)} of {rounds}", end=end, file=sys.stderr)
 
 
 # ---- memory: each contender trains alone, in processes that do nothing else -------------------

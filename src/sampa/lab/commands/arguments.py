@@ -5,17 +5,36 @@ Nothing here imports torch, so that help and errors in arguments come at once.
 
 from __future__ import annotations
 
+import inspect
+import re
+import shutil
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tyro
 from tyro.conf import Positional, arg
 
+from sampa.lab.options import (
+    Count,
+    Folder,
+    Folders,
+    Names,
+    Natural,
+    NotNegative,
+    Positive,
+    Rule,
+    options,
+    require_rules,
+)
 from sampa.lab.reproduce.request import Request
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
 
 
+@options
 @dataclass(frozen=True)
 class Changes:
     """What the command line may change of a recipe; None leaves it as it is.
@@ -34,13 +53,13 @@ class Changes:
     """
 
     method: str | None = None
-    rho: float | None = None
-    lam: float | None = None
-    lr: float | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
+    rho: NotNegative | None = None
+    lam: NotNegative | None = None
+    lr: Positive | None = None
+    epochs: Count | None = None
+    batch_size: Count | None = None
     model_path: Path | None = None
-    seed: int | None = None
+    seed: Natural | None = None
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
 
@@ -56,6 +75,7 @@ class Changes:
         return run.changed(base_epochs=self.epochs, **changes)
 
 
+@options
 @dataclass(frozen=True)
 class TrainArguments:
     """Train a recipe with a method, on one device or several.
@@ -82,13 +102,14 @@ class TrainArguments:
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = ""
     list: bool = False
     changes: Annotated[Changes, arg(name="")] = field(default_factory=Changes)
-    devices: int = 1
+    devices: Count = 1
     out: Path | None = None
     settings: Annotated[Settings, arg(name="")] = field(default_factory=Settings)
-    max_restarts: int = 0
-    threads: int | None = None
+    max_restarts: Natural = 0
+    threads: Count | None = None
 
 
+@options
 @dataclass(frozen=True)
 class CompareArguments:
     """Run every method with every seed, skip what is done, and print mean ± std.
@@ -119,18 +140,19 @@ class CompareArguments:
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
-    methods: tuple[str, ...] = ("sgd", "sam", "sampa")
-    seeds: int = 3
-    first_seed: int = 0
-    jobs: int = 1
-    devices: int = 1
+    methods: Names = ("sgd", "sam", "sampa")
+    seeds: Count = 3
+    first_seed: Natural = 0
+    jobs: Count = 1
+    devices: Count = 1
     out: Path | None = None
-    data_dir: Path | None = None
+    data_dir: Folder | None = None
     extra: str = ""
     record: Path | None = None
     allow_dirty: bool = False
 
 
+@options
 @dataclass(frozen=True)
 class ReproduceArguments:
     """Run one of the paper's experiments and put its numbers beside the paper's.
@@ -164,6 +186,7 @@ class ReproduceArguments:
     plots: bool = False
 
 
+@options
 @dataclass(frozen=True)
 class EvalArguments:
     """Evaluate the checkpoint of a run.
@@ -181,13 +204,14 @@ class EvalArguments:
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
     """
 
-    run_folder: Positional[Path]
+    run_folder: Positional[Folder]
     which: Literal["best", "last"] | None = None
     split: Literal["test", "validation"] = "test"
     model_path: Path | None = None
-    data_dir: Path | None = None
+    data_dir: Folder | None = None
 
 
+@options
 @dataclass(frozen=True)
 class ReportArguments:
     """Make one HTML page from all runs below some folders.
@@ -196,7 +220,8 @@ class ReportArguments:
     is in the one file. Runs that are unfinished or unreadable are listed with the reason. A file
     paper.json in a folder puts published values beside those of the runs below it:
 
-        {"metric": "accuracy", "values": {"sam": [94.26, 0.70]}, "source": "Table 2"}
+        {"metric": "accuracy", "source": "Table 2",
+         "values": {"sam": [94.26, 0.70]}}
 
     Examples:
         sampa report runs
@@ -209,11 +234,12 @@ class ReportArguments:
         baseline: The method that the others are compared with (default: the first of each recipe).
     """
 
-    folders: Positional[tuple[Path, ...]]
-    out: Annotated[Path, arg(aliases=("-o",))] = Path("report.html")
-    baseline: str | None = None
+    folders: Annotated[Positional[Folders], arg(metavar="DIR...")]
+    out: Annotated[Path, arg(aliases=("-o",), metavar="FILE")] = Path("report.html")
+    baseline: Annotated[str, arg(metavar="NAME")] | None = None
 
 
+@options
 @dataclass(frozen=True)
 class BenchArguments:
     """Measure steps of SGD, SAM, SAMPa and others on this machine, in turns.
@@ -234,7 +260,8 @@ class BenchArguments:
     Attributes:
         model: A network by name, such as resnet20, resnet56, mlp, bert-mini.
         batch_size: Samples in a batch; data-parallel contenders share one.
-        rounds: Steps of each contender; more make the medians steadier.
+        rounds: Steps of each contender; more make the medians steadier (default: as many as take
+            about two minutes, and 5 at the least).
         base: The base optimizer, sgd (with momentum) or adamw.
         device: Such as cpu or cuda (default: the accelerator of this machine, or else the CPU).
         all_methods: Measure LookSAM, AE-SAM, SAF, MESA and ESAM too.
@@ -249,12 +276,12 @@ class BenchArguments:
     """
 
     model: str = "resnet20"
-    batch_size: int = 128
-    rounds: int = 20
-    base: str = "sgd"
+    batch_size: Annotated[int, Rule(">= 2", lambda v: v >= 2)] = 128
+    rounds: Count | None = None
+    base: Literal["sgd", "adamw"] = "sgd"
     device: str | None = None
-    all_methods: bool = True
-    memory: bool = True
+    all_methods: bool = False
+    memory: bool = False
     own_cost: bool = False
     count: bool = False
     advise: bool = False
@@ -263,6 +290,7 @@ class BenchArguments:
     timeline: Path | None = None
 
 
+@options
 @dataclass(frozen=True)
 class DemoArguments:
     """Compare SGD, SAM and SAMPa-0.2 on digits with 40 % wrong labels, on two processes.
@@ -280,11 +308,12 @@ class DemoArguments:
         out: Folder of the runs and of report.html.
     """
 
-    devices: int = 2
-    seeds: int = 3
-    out: Path = Path("runs/demo")
+    devices: Count = 2
+    seeds: Count = 3
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/demo")
 
 
+@options
 @dataclass(frozen=True)
 class MethodsArguments:
     """List all methods with their cost and defaults.
@@ -313,3 +342,45 @@ ARGUMENTS: dict[str, type[Any]] = {
     "demo": DemoArguments,
     "methods": MethodsArguments,
 }
+
+
+def read_arguments(name: str, args: Sequence[str]) -> Any:
+    """What a command was given.
+
+    Raises:
+        WrongUsage: If a value is not possible, in one line.
+        SystemExit: After help was asked for and printed, or if options are not known.
+    """
+    kind = ARGUMENTS[name]
+    found = tyro.cli(
+        kind,
+        prog=f"sampa {name}",
+        # The docstring up to its attributes, examples included, as it was laid out.
+        description=_wrapped((inspect.getdoc(kind) or "").split("\nAttributes:")[0].rstrip()),
+        args=args,
+        config=(tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff),
+    )
+    require_rules(found)
+    return found
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs as wide as the terminal; examples too, so that they can be pasted."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    return "\n\n".join(_paragraph(part, width) for part in text.split("\n\n"))
+
+
+def _paragraph(text: str, width: int) -> str:
+    if "    " not in text:
+        # tyro would join lines that begin with a letter: these begin with a space of no width.
+        return "\n\u200b".join(textwrap.wrap(text, width, break_on_hyphens=False))
+    return "\n".join(_example(line, width) for line in text.split("\n"))
+
+
+def _example(line: str, width: int) -> str:
+    """A command that the shell still reads as one; an option stays with its value."""
+    if len(line) <= width or "sampa " not in line:
+        return line
+    bound = re.sub(r"(--?[a-z-]+) (?=[^-])", "\\1\0", line)
+    parts = textwrap.wrap(bound, width - 2, break_on_hyphens=False, subsequent_indent=" " * 8)
+    return " \\\n".join(parts).replace("\0", " ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,27 +24,29 @@ from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
 from sampa.lab.devices import device_name, find_device
 from sampa.lab.models import build
+from sampa.lab.progress import Bar
 from sampa.lab.results.table import for_terminal
 from sampa.lab.training.conditions import conditions
-from sampa.messages import require
+from sampa.messages import wrong_usage
 
 RANKS = 2
 MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 
 
 def main(arguments: BenchArguments) -> int:
-    rounds = arguments.rounds
-    require("rounds", rounds, rounds >= 1, ">= 1")
+    with wrong_usage():
+        workload = Workload(arguments.model, arguments.batch_size, arguments.base)
     if arguments.count:
         return _count(arguments)
-    workload = Workload(arguments.model, arguments.batch_size, arguments.base)
     devices = [find_device(arguments.device, rank) for rank in range(RANKS)]
     names = tuple(contenders(all_methods=arguments.all_methods))
     console = Console()
-    console.print(f"{workload}, {len(names)} contenders, {rounds} rounds")
+    rounds = arguments.rounds
+    shown = f"{rounds} rounds" if rounds else "about two minutes"
+    console.print(f"{workload}, {len(names)} contenders, {shown}", highlight=False)
     stated = _conditions(workload, devices[0])  # before it is this that keeps the machine busy
     seconds, counts = on_ranks(measure_steps, devices, workload, names, rounds)[0]
-    peaks = {n: peak_memory(workload, devices, n) for n in MEMORY_OF} if arguments.memory else {}
+    peaks = _peaks(workload, devices) if arguments.memory else {}
     costs = on_ranks(own_costs, devices[:1], workload)[0] if arguments.own_cost else ()
     result = result_of(seconds, counts, peaks, stated, costs)
     _show(result, console, advise=arguments.advise)
@@ -59,6 +62,15 @@ def main(arguments: BenchArguments) -> int:
         title = f"One step of SAMPa on two ranks: {workload}"
         _write(arguments.timeline, timeline_svg(on_ranks(record_step, devices, workload), title))
     return 0
+
+
+def _peaks(workload: Workload, devices: Sequence[torch.device]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    with Bar("peak memory", len(MEMORY_OF)) as bar:
+        for name in MEMORY_OF:
+            found[name] = peak_memory(workload, devices, name)
+            bar.advance()
+    return found
 
 
 def _count(arguments: BenchArguments) -> int:

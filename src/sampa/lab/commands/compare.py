@@ -6,24 +6,22 @@ import shlex
 import sys
 from pathlib import Path
 
-import tyro
 from rich.console import Console
 
-from sampa.lab.commands.arguments import CompareArguments, TrainArguments
-from sampa.lab.commands.train import configured
+from sampa.lab.commands.arguments import CompareArguments, read_arguments
+from sampa.lab.commands.train import checked
 from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import say
 from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import Job, Jobs, threads_each
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import comparison, conditions_of, read_results, write_record
-from sampa.messages import require
+from sampa.messages import wrong_usage
 
 
 def main(arguments: CompareArguments) -> int:
-    require("seeds", arguments.seeds, arguments.seeds >= 1, ">= 1")
-    require("jobs", arguments.jobs, arguments.jobs >= 1, ">= 1")
-    run = find_recipe(arguments.recipe)
+    with wrong_usage():
+        run = find_recipe(arguments.recipe)
     out = arguments.out or Path("runs") / run.name
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     grid = [
@@ -69,5 +67,5 @@ def grid_job(method: str, seed: int, folder: Path, grid: CompareArguments) -> Jo
         *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
         *shlex.split(grid.extra),
     ]
-    run = configured(tyro.cli(TrainArguments, prog="sampa train", args=options))
+    run = checked(read_arguments("train", options))
     return Job(f"{method} seed {seed}", {folder: run}, lambda: ["-m", "sampa", "train", *options])

@@ -14,24 +14,26 @@ from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import say
 from sampa.lab.training.launch import is_launched, launch, set_up_process
 from sampa.lab.training.loop import train
+from sampa.lab.training.method import branches_of, checked_method
 from sampa.lab.training.ranks import is_first, wait_for_all
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import comparison, read_results
 from sampa.lab.training.session import Interrupted, Settings
-from sampa.messages import require
 
 METHODS = ("sgd", "sam", "sampa")
 
 
 def main(arguments: DemoArguments) -> int:
     seeds, out = range(arguments.seeds), arguments.out
-    require("seeds", arguments.seeds, arguments.seeds >= 1, ">= 1")
+    run = find_recipe("digits-cpu")
     if arguments.devices > 1 and not is_launched():
+        for method in METHODS:  # before anything is started
+            chosen = run.changed(method=method)
+            branches_of(chosen, checked_method(chosen), arguments.devices)
         return launch(arguments.devices, sys.argv[1:])
     if is_launched():
         follow_parent(os.getppid())  # torchrun, which tells nothing
     set_up_process()
-    run = find_recipe("digits-cpu")
     for seed, method in [(seed, method) for seed in seeds for method in METHODS]:
         settings = Settings(device="cpu", resume=True, quiet=True)  # two processes, on any machine
         try:

@@ -16,8 +16,6 @@ def main(arguments: ReportArguments) -> int:
             raise
         needed = "sampa report needs its extra: pip install 'sampa[report]'"
         raise ValueError(f"{error.name} is missing; {needed}") from error
-    if not arguments.folders:
-        raise ValueError("name at least one folder with runs, such as runs")
     made = make_report(arguments.folders, arguments.baseline)
     # References to characters that UTF-8 has no bytes for, as in undecodable file names.
     page = made.html.encode("utf-8", "xmlcharrefreplace")

@@ -20,7 +20,7 @@ from sampa.lab.results.paper import SCALES, published
 from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import harmless, say
 from sampa.lab.training.conditions import conditions, require_committed
-from sampa.messages import require
+from sampa.messages import wrong_usage
 
 
 def main(arguments: ReproduceArguments) -> int:
@@ -28,11 +28,9 @@ def main(arguments: ReproduceArguments) -> int:
     if arguments.list or not arguments.experiment:
         console.print(experiment_list(console.width))
         return 0 if arguments.list else 2
-    experiment = find_experiment(arguments.experiment)
+    with wrong_usage():
+        experiment = find_experiment(arguments.experiment)
     request = arguments.request
-    require("devices", request.devices, request.devices >= 1, ">= 1")
-    require("seeds", request.seeds, request.seeds is None or request.seeds >= 1, ">= 1")
-    require("jobs", request.jobs, request.jobs is None or request.jobs >= 1, ">= 1")
     if arguments.record is not None:  # before hours of work
         require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
     try:

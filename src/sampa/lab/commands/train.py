@@ -18,26 +18,21 @@ from sampa.lab.terminal import say
 from sampa.lab.training.recipes import RECIPES, find_recipe
 from sampa.lab.training.run import Run, read_run, with_trusted_weights
 from sampa.lab.training.session import Interrupted, StepFailed
-from sampa.messages import require
+from sampa.messages import require, wrong_usage
 
 
 def main(arguments: TrainArguments) -> int:
     if arguments.list or not arguments.recipe:
         Console().print(for_terminal(recipe_table()))
         return 0 if arguments.list else 2
-    run = configured(arguments)
+    run = checked(arguments)
     # Only now: a list, or an error in what was asked for, need not wait for torch.
-    from sampa.lab.devices import find_device
     from sampa.lab.training.claim import FolderReplaced
     from sampa.lab.training.launch import is_launched, launch, set_up_process
     from sampa.lab.training.loop import train
-    from sampa.lab.training.method import checked_method
     from sampa.lab.training.ranks import is_first
 
-    for rank in range(arguments.devices):  # before anything is started or written
-        find_device(arguments.settings.device, rank)
     if arguments.devices > 1 and not is_launched():
-        checked_method(run)
         return launch(arguments.devices, sys.argv[1:], arguments.max_restarts)
     if is_launched():
         follow_parent(os.getppid())  # torchrun, which tells nothing
@@ -61,6 +56,23 @@ def main(arguments: TrainArguments) -> int:
     if is_first():
         say(summary(run, result, out))
     return 0
+
+
+def checked(arguments: TrainArguments) -> Run:
+    """The run that is asked for, if it is possible here: before anything is started or written.
+
+    Raises:
+        WrongUsage: If it is not.
+    """
+    with wrong_usage():
+        run = configured(arguments)
+        from sampa.lab.devices import find_device
+        from sampa.lab.training.method import branches_of, checked_method
+
+        for rank in range(arguments.devices):
+            find_device(arguments.settings.device, rank)
+        branches_of(run, checked_method(run), arguments.devices)
+    return run
 
 
 def configured(arguments: TrainArguments) -> Run:

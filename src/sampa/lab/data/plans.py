@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sampa.lab.data.draws import epoch_order, permutation
-from sampa.messages import require
+from sampa.messages import require, wrong_usage
 
 
 def train_validation_split(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,9 +59,10 @@ class Shuffled:
     def __post_init__(self) -> None:
         n, size = len(self.indices), self.batch_size
         _require_shard(self.shard, self.shards)
-        require("batch_size", size, 1 <= size <= n, f"between 1 and the {n} samples")
-        even = size % self.shards == 0
-        require("batch_size", size, even, f"a multiple of the {self.shards} shards")
+        with wrong_usage():
+            require("batch_size", size, 1 <= size <= n, f"between 1 and the {n} samples")
+            even = size % self.shards == 0
+            require("batch_size", size, even, f"a multiple of the {self.shards} shards")
 
     def __len__(self) -> int:
         return len(self.indices) // self.batch_size

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sampa.lab.options import Count, Folder, options
 from sampa.lab.results.paper import Scale
 
 
+@options
 @dataclass(frozen=True)
 class Request:
     """How an experiment is to be carried out.
@@ -24,10 +26,10 @@ class Request:
 
     scale: Scale = "cpu"
     out: Path = Path("runs/reproduce")
-    seeds: int | None = None
-    devices: int = 1
-    jobs: int | None = None
-    data_dir: Path | None = None
+    seeds: Count | None = None
+    devices: Count = 1
+    jobs: Count | None = None
+    data_dir: Folder | None = None
 
     def folder(self, name: str) -> Path:
         """The folder of an experiment or of a tuning at this scale."""

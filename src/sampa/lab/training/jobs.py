@@ -19,9 +19,10 @@ from sampa.lab.children import of_this_process
 from sampa.lab.files import open_to_write
 from sampa.lab.terminal import say
 from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.method import checked_method
+from sampa.lab.training.method import branches_of, checked_method
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import on_stop
+from sampa.messages import wrong_usage
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,16 @@ class Job:
     runs: dict[Path, Run]
     arguments: Callable[[], list[str]]
 
-    def is_done(self) -> bool:
+    def is_done(self, devices: int = 1) -> bool:
         """Whether all its results exist.
 
         Raises:
-            ValueError: If a run is not possible, or its folder holds another.
+            WrongUsage: If a run is not possible, or not on that many devices.
+            ValueError: If its folder holds another.
         """
         for run in self.runs.values():
-            checked_method(run)
+            with wrong_usage():
+                branches_of(run, checked_method(run), devices)
         return all(RunFolder(path).result_of(run) is not None for path, run in self.runs.items())
 
 
@@ -98,7 +101,7 @@ class Jobs:
             at_once: How many at the same time.
             devices: Processes of each.
         """
-        done = [job.is_done() for job in jobs]  # finds what is wrong before anything runs
+        done = [job.is_done(devices) for job in jobs]  # finds what is wrong before anything runs
         for places in gpus_each(at_once, devices):
             self.free.put(places)
         with on_stop(self._stop), ThreadPoolExecutor(at_once) as pool:

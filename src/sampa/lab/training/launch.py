@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +16,7 @@ import torch
 from sampa.execution.executor import launched_world_size
 from sampa.lab.children import children_follow
 from sampa.lab.heap import keep_freed_memory
-from sampa.lab.terminal import say
+from sampa.lab.terminal import SAID, say
 from sampa.messages import require
 
 if TYPE_CHECKING:
@@ -68,13 +69,23 @@ def launch(devices: int, arguments: Sequence[str], max_restarts: int = 0) -> int
                 max_restarts=max_restarts,
                 monitor_interval=0.1,
             )
-            with children_follow():
+            with children_follow(), _told_once(folder):
                 elastic_launch(config, sys.executable)("-m", "sampa", *arguments)
     except SignalException as error:  # its ranks were told, and have saved
         return 128 + int(error.sigval)
     except ChildFailedError as error:
         return _exit_code(list(error.failures.values()))
     return 0
+
+
+@contextmanager
+def _told_once(folder: str) -> Iterator[None]:
+    """Have ranks started meanwhile tell an error that all of them have once."""
+    os.environ[SAID] = folder
+    try:
+        yield
+    finally:
+        del os.environ[SAID]
 
 
 def _exit_code(failures: Sequence[ProcessFailure]) -> int:

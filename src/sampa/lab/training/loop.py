@@ -20,10 +20,17 @@ from sampa.lab.results.outcome import RunResult
 from sampa.lab.terminal import say
 from sampa.lab.training import ranks
 from sampa.lab.training.checkpoint import CheckpointError
+from sampa.lab.training.divergence import DivergenceWatch
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
-from sampa.lab.training.method import base_optimizer, checked_method, epochs_of, method_options
+from sampa.lab.training.method import (
+    base_optimizer,
+    branches_of,
+    checked_method,
+    epochs_of,
+    method_options,
+)
 from sampa.lab.training.progress import Display, write_curves
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import (
@@ -48,6 +55,7 @@ def train(run: Run, out: Path, settings: Settings) -> RunResult:
 
     Raises:
         Interrupted: If a signal asked it to stop; a checkpoint was saved.
+        Diverged: If its loss left all bounds; there is no result.
     """
     method = checked_method(run)
     folder = RunFolder(out)
@@ -76,7 +84,7 @@ class Trainer:
     def __init__(self, run: Run, folder: RunFolder, settings: Settings, method: Method) -> None:
         self.run, self.folder, self.settings = run, folder, settings
         self.device, self.epochs = find_device(settings.device), epochs_of(run)
-        branches = min(method.probes_per_round, ranks.world_size())
+        branches = branches_of(run, method, ranks.world_size())
         self.data_ranks = ranks.world_size() // branches
         # The mesh puts data ranks next to each other: rank = branch * data ranks + data rank.
         shard = ranks.rank() % self.data_ranks
@@ -98,7 +106,7 @@ class Trainer:
             seed=derive_seed(run.seed, "noise in the model"),
             save_batch=False,  # batches are a pure function of their number
         )
-        self.state = LoopState()
+        self.state, self.watch = LoopState(), DivergenceWatch(run, self.per_epoch)
         self.keeper = Keeper(folder, settings.keep)
         self.accuracy = torch.zeros(())  # of training in percent, smoothed, for the display only
 
@@ -140,8 +148,10 @@ class Trainer:
         with clock.timed("steps"):
             loss = self.optimizer.step(self._loss, batch).item()
         assert self.optimizer.last is not None
+        self.watch.after_batch(epoch, loss)
         self.state = replace(
             self.state,
+            first_loss=self.state.first_loss if position else loss,
             position=position + 1,
             updates=self.optimizer.last.step,
             loss_sum=self.state.loss_sum + loss,
@@ -175,6 +185,7 @@ class Trainer:
         score = scores[self.task.metric]
         seconds = time.perf_counter() - clock.began
         train_loss = self.state.loss_sum / self.per_epoch
+        self.watch.after_epoch(epoch, train_loss, self.state.first_loss)
         if score > self.state.best_score and self._save_best(display):
             self.state = replace(self.state, best_score=score, best_epoch=epoch)
         self.state = replace(self.state, loss_sum=0.0, seconds=self.state.seconds + clock.lap())

@@ -11,6 +11,7 @@ from torch import nn
 import sampa
 from sampa.catalog import ALIASES, Factory, find_method
 from sampa.lab.training.run import BaseSpec, Run
+from sampa.messages import WrongUsage
 from sampa.method import Method
 
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
@@ -37,6 +38,21 @@ def checked_method(run: Run) -> Method:
     # Serial, because this check also runs on each of several ranks.
     options = method_options(run, factory, total_steps=1)
     return factory(base, **options, executor=sampa.Serial()).method
+
+
+def branches_of(run: Run, method: Method, processes: int) -> int:
+    """How many gradients of a step are computed at once; further processes share the batches.
+
+    Raises:
+        WrongUsage: If the processes cannot be shared evenly.
+    """
+    branches = min(method.probes_per_round, processes)
+    if processes % branches:
+        raise WrongUsage(
+            f"{run.method} needs a multiple of {branches} processes to compute {branches} "
+            f"gradients at once, got {processes}; choose --devices 1, {branches} or a multiple"
+        )
+    return branches
 
 
 def epochs_of(run: Run) -> int:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tyro.conf import Suppress
+
+from sampa.lab.options import Count, Folder, Seconds, options
+from sampa.lab.training.divergence import Diverged
 
 
 class Interrupted(Exception):
@@ -39,12 +41,13 @@ def step_errors(rank: int, position: int) -> Iterator[None]:
     """Put rank and batch in front of whatever goes wrong."""
     try:
         yield
-    except Interrupted:
+    except (Interrupted, Diverged):  # they say all there is to say, and the same on all ranks
         raise
     except Exception as error:
         raise StepFailed(rank, position, error) from error
 
 
+@options
 @dataclass(frozen=True)
 class Settings:
     """How a run is carried out; none of it changes the result.
@@ -66,13 +69,13 @@ class Settings:
         quiet: Say nothing while it works; no option of the command line.
     """
 
-    data_dir: Path | None = None
+    data_dir: Folder | None = None
     resume: bool = False
     strict: bool = False
     allow_changes: bool = False
-    limit_steps: int | None = None
-    save_every: int | None = None
-    timeout: float = 300.0
+    limit_steps: Count | None = None
+    save_every: Count | None = None
+    timeout: Seconds = 300.0
     tensorboard: bool = False
     device: str | None = None
     prefetch: Suppress[bool | None] = None
@@ -88,6 +91,7 @@ class LoopState:
         position: Batches seen since the beginning.
         updates: Updates made of them.
         loss_sum: Sum of the losses of this epoch.
+        first_loss: The first of the run; NaN before it.
         best_score: The best validation score ...
         best_epoch: ... and its epoch.
         seconds: Time spent, over all sessions.
@@ -96,6 +100,7 @@ class LoopState:
     position: int = 0
     updates: int = 0
     loss_sum: float = 0.0
+    first_loss: float = float("nan")
     best_score: float = float("-inf")
     best_epoch: int = -1
     seconds: float = 0.0
