@@ -243,7 +243,6 @@ def test_an_unknown_command_is_refused_with_the_nearest_name() -> None:
         ("reproduce tab-noise --devices 0", "--devices must be >= 1, got 0"),
         ("reproduce tab-noise --jobs -1", "--jobs must be >= 1, got -1"),
         ("eval missing", "run-folder must be an existing folder, got 'missing'"),
-        ("eval .", "the folder of a run must be one with a run.json, got '.'"),
         ("report", "folders must be one folder or more, such as runs, got none"),
         ("report missing", "folders must be existing folders, got 'missing'"),
         ("demo --devices 0", "--devices must be >= 1, got 0"),

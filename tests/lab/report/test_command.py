@@ -45,11 +45,11 @@ def test_names_that_utf8_cannot_hold_do_not_stop_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "code"),
     [
-        (["nowhere"], "folder must be an existing folder"),
-        (["."], "no run found below"),
-        ([], "name at least one folder"),
+        (["nowhere"], "folders must be existing folders", 2),
+        (["."], "no run found below", 1),
+        ([], "folders must be one folder or more", 2),
     ],
 )
 def test_nothing_to_report_is_an_error_without_a_page(
@@ -58,9 +58,10 @@ def test_nothing_to_report_is_an_error_without_a_page(
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     message: str,
+    code: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["report", *arguments]) == 1
+    assert main(["report", *arguments]) == code
     assert message in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
 

@@ -179,10 +179,11 @@ def test_compare_tells_a_failure_by_its_exit_code_and_names_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["compare", "cifar10-cpu", "--methods", "sgd", "--seeds", "1"]
+    (tmp_path / "none").mkdir()
     assert main([*command, "--out", str(tmp_path), "--data-dir", str(tmp_path / "none")]) == 1
     log = tmp_path / "sgd" / "seed-0" / "log.txt"
     assert f"failed (1), see {log}" in capsys.readouterr().out
-    assert "does not exist" in log.read_text()
+    assert "CIFAR-10 (train) was not found" in log.read_text()
 
 
 def test_compare_refuses_results_of_other_settings(

@@ -11,14 +11,12 @@ from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.launch import set_up_process
 from sampa.lab.training.run import with_trusted_weights
 from sampa.lab.training.tasks import open_task
-from sampa.messages import wrong_usage
 
 
 def main(arguments: EvalArguments) -> int:
     set_up_process()
     folder = RunFolder(arguments.run_folder)
-    with wrong_usage():
-        run = with_trusted_weights(folder.run(), arguments.model_path)
+    run = with_trusted_weights(folder.run(), arguments.model_path)
     which, split = arguments.which or run.select, arguments.split
     kind = checkpoint.BEST if which == "best" else checkpoint.NEWEST
     found = checkpoint.newest(folder.checkpoints, kind, say, folder.owner())

@@ -63,12 +63,13 @@ def checked(arguments: TrainArguments) -> Run:
 
     Raises:
         WrongUsage: If it is not.
+        ValueError: If the file that describes it is damaged.
     """
-    with wrong_usage():
-        run = configured(arguments)
-        from sampa.lab.devices import find_device
-        from sampa.lab.training.method import branches_of, checked_method
+    run = configured(arguments)
+    from sampa.lab.devices import find_device
+    from sampa.lab.training.method import branches_of, checked_method
 
+    with wrong_usage():
         for rank in range(arguments.devices):
             find_device(arguments.settings.device, rank)
         branches_of(run, checked_method(run), arguments.devices)
@@ -77,11 +78,11 @@ def checked(arguments: TrainArguments) -> Run:
 
 def configured(arguments: TrainArguments) -> Run:
     """The run of a recipe's name, or of a file that a run left behind, with all changes."""
-    name = arguments.recipe
-    if not name.endswith(".json"):
-        return arguments.changes.applied_to(find_recipe(name))
-    changes = arguments.changes
-    return changes.applied_to(with_trusted_weights(read_run(Path(name)), changes.model_path))
+    name, changes = arguments.recipe, arguments.changes
+    is_file = name.endswith(".json")
+    run = with_trusted_weights(read_run(Path(name)), changes.model_path) if is_file else None
+    with wrong_usage():
+        return changes.applied_to(run or find_recipe(name))
 
 
 def default_folder(run: Run) -> Path:

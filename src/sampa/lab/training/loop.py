@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 import sampa
-from sampa.catalog import find_method
 from sampa.execution.randomness import derive_seed
 from sampa.lab.devices import find_device, move_model
 from sampa.lab.models import build
@@ -24,13 +23,7 @@ from sampa.lab.training.divergence import DivergenceWatch
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
-from sampa.lab.training.method import (
-    base_optimizer,
-    branches_of,
-    checked_method,
-    epochs_of,
-    method_options,
-)
+from sampa.lab.training.method import branches_of, checked_method, epochs_of, optimizer_of
 from sampa.lab.training.progress import Display, write_curves
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import (
@@ -96,16 +89,8 @@ class Trainer:
         move_model(self.model, self.device)
         network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
         self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)
-        factory = find_method(run.method)
-        self.optimizer = factory(
-            base_optimizer(run.base, self.model),
-            **method_options(run, factory, self.per_epoch * self.epochs),
-            executor=self.executor,
-            max_norm=run.max_norm,
-            scaler=torch.amp.GradScaler(self.device.type) if run.amp == "fp16" else None,
-            seed=derive_seed(run.seed, "noise in the model"),
-            save_batch=False,  # batches are a pure function of their number
-        )
+        total = self.per_epoch * self.epochs
+        self.optimizer = optimizer_of(run, self.model, self.executor, total, self.device)
         self.state, self.watch = LoopState(), DivergenceWatch(run, self.per_epoch)
         self.keeper = Keeper(folder, settings.keep)
         self.accuracy = torch.zeros(())  # of training in percent, smoothed, for the display only

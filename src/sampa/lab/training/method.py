@@ -10,9 +10,12 @@ from torch import nn
 
 import sampa
 from sampa.catalog import ALIASES, Factory, find_method
+from sampa.execution.executor import Executor
+from sampa.execution.randomness import derive_seed
 from sampa.lab.training.run import BaseSpec, Run
 from sampa.messages import WrongUsage
 from sampa.method import Method
+from sampa.optimizer import SharpnessAware
 
 BASE_NAMES = ("base", "sgd", "adamw", "adam")
 
@@ -24,6 +27,22 @@ def base_optimizer(spec: BaseSpec, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, lr=spec.lr, weight_decay=spec.weight_decay)
     return torch.optim.SGD(
         parameters, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay
+    )
+
+
+def optimizer_of(
+    run: Run, model: nn.Module, executor: Executor, total_steps: int, device: torch.device
+) -> SharpnessAware:
+    """What trains a model: the run's method around its base optimizer."""
+    factory = find_method(run.method)
+    return factory(
+        base_optimizer(run.base, model),
+        **method_options(run, factory, total_steps),
+        executor=executor,
+        max_norm=run.max_norm,
+        scaler=torch.amp.GradScaler(device.type) if run.amp == "fp16" else None,
+        seed=derive_seed(run.seed, "noise in the model"),
+        save_batch=False,  # batches are a pure function of their number
     )
 
 
