@@ -92,7 +92,7 @@ def set_up_rank(rank: int, world: int, port: int) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("error")
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
 
 
 def _leave_together() -> None:

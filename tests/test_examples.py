@@ -74,6 +74,16 @@ def test_two_devices_prints_the_same_weights_on_one_and_two_processes() -> None:
     assert "bytes sent" in two
 
 
+@pytest.mark.slow
+@pytest.mark.dist
+@pytest.mark.parametrize("name", ["huggingface_glue.py"])
+def test_a_framework_learns_the_same_on_one_and_two_processes(name: str) -> None:
+    one = run_example(name, "--epochs", "2")
+    two = run_example(name, "--epochs", "2", launcher=TWO_RANKS)
+    assert accuracies(one)[-1] > 85
+    assert {*accuracies(two)} == {accuracies(one)[-1]}
+
+
 # ---- documentation ---------------------------------------------------------------------------
 
 

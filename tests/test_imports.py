@@ -1,7 +1,7 @@
 """Imports point one way, at every level, those inside functions too.
 
 vectors ← loss, batches ← method ← pieces; method ← execution ← optimizer; pieces, optimizer ←
-methods ← catalog; everything ← lab.
+methods ← catalog; everything ← lab, integrations.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ import sampa
 
 ROOT = Path(sampa.__file__).parent
 LABORATORY = ("sampa.lab", "sampa.__main__")  # what comes with an extra
+# What each integration comes with, as an extra.
+FRAMEWORKS = {
+    "sampa.integrations.accelerate": {"accelerate"},
+    "sampa.integrations.transformers": {"transformers"},
+}
 # Modules of Python's standard library that are not on every system.
 POSIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 PARALLEL = "sampa.execution.parallel"
@@ -134,8 +139,14 @@ def test_only_the_parallel_executor_talks_to_other_ranks(name: str) -> None:
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_needs_torch_and_numpy_alone(name: str) -> None:
-    allowed = {"sampa", "torch", "numpy", *sys.stdlib_module_names}
+    allowed = {"sampa", "torch", "numpy", *sys.stdlib_module_names, *FRAMEWORKS.get(name, ())}
     assert {m.split(".")[0] for m in imports(name)} <= allowed
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if not is_below(n, "sampa.integrations")])
+def test_only_integrations_know_of_integrations(name: str) -> None:
+    """Whoever uses one asks for it, and has its framework."""
+    assert not [m for m in imports(name) if is_below(m, "sampa.integrations")]
 
 
 @pytest.mark.parametrize("name", LIBRARY)

@@ -76,3 +76,9 @@ def test_the_tree_lists_every_file_of_the_library(folder: str, indent: int) -> N
     listed = set(re.findall(rf"^ {{{indent}}}(\w+\.py)", tree, flags=re.MULTILINE))
     files = {path.name for path in (Path(PACKAGE) / folder).glob("*.py")}
     assert listed | {"__init__.py", "__main__.py"} == files | {"__init__.py", "__main__.py"}
+
+
+def test_the_tree_lists_every_integration() -> None:
+    tree = PAGE.read_text(encoding="utf-8").split("  integrations/", 1)[1].split("  lab/\n", 1)[0]
+    files = {path.name for path in (Path(PACKAGE) / "integrations").glob("*.py")}
+    assert {*re.findall(r"\w+\.py", tree), "__init__.py"} == files
