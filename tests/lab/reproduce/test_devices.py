@@ -55,7 +55,7 @@ def test_a_watched_run_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> 
 
 def test_a_run_of_this_process_trains_on_the_gpu(devices: list[str], tmp_path: Path) -> None:
     with pytest.raises(Asked):
-        runner.train_all({tmp_path: tiny_run()}, Request("smoke", tmp_path))
+        runner.train_all({tmp_path: tiny_run()}, Request("smoke", tmp_path), "tiny")
     assert devices == ["cuda:0"]
 
 

@@ -115,7 +115,7 @@ def test_the_command_writes_table_numbers_figures_and_runs(
     assert (saved.id, saved.scale, len(saved.entries)) == ("tab-noise", "smoke", 20)
     lines = (record / "runs.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 20
-    assert {"run", "conditions", "metrics", "result", "place"} == json.loads(lines[0]).keys()
+    assert {"id", "run", "conditions", "metrics", "result", "place"} == json.loads(lines[0]).keys()
 
 
 def test_notes_by_hand_are_part_of_the_page(tmp_path: Path) -> None:
@@ -215,6 +215,6 @@ def test_watching_does_not_change_the_run(tmp_path: Path) -> None:
     (run,) = EXPERIMENTS["fig-gradient-gap"].runs("smoke")
     request = Request("smoke", tmp_path)
     gap.watched(run, tmp_path / "watched", request)
-    alone = runner.train_all({tmp_path / "alone": run}, request)
+    alone = runner.train_all({tmp_path / "alone": run}, request, "alone")
     seen = runner.finished(tmp_path / "watched", run)
     assert seen.test == alone[tmp_path / "alone"].test

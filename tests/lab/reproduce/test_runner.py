@@ -24,14 +24,14 @@ def test_two_processes_at_once_run_all_runs(
 ) -> None:
     request = Request("cpu", tmp_path, jobs=2)
     runs = planned(tmp_path, "sgd", "sampa") | planned(tmp_path, "sgd", seed=1)
-    results = runner.train_all(runs, request)
+    results = runner.train_all(runs, request, "tiny")
     for folder, run in runs.items():
         alone = carry_out(run, tmp_path / "alone" / folder.name)
         assert results[folder].test == alone.test
         saved = [path.name for path in (folder / "checkpoints").iterdir()]
         assert saved == ["best-000000003"]  # for sampa eval; what only an unfinished run needs went
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("it started a process"))
-    assert runner.train_all(runs, request) == results
+    assert runner.train_all(runs, request, "tiny") == results
 
 
 @pytest.mark.dist
@@ -39,7 +39,7 @@ def test_a_run_that_fails_makes_the_experiment_unfinished(tmp_path: Path) -> Non
     """It is told with its log, and the next run of its process is done all the same."""
     good, bad = planned(tmp_path, "sgd"), {tmp_path / "bad": tiny_run(data=DataSpec("cifar10"))}
     with pytest.raises(Unfinished, match=r"1 of 1 jobs failed, first tiny seed 0 \(2 runs\)") as e:
-        runner.train_all(bad | good, Request("cpu", tmp_path, data_dir=tmp_path))
+        runner.train_all(bad | good, Request("cpu", tmp_path, data_dir=tmp_path), "tiny")
     assert e.value.code == 1
     ((folder, run),) = good.items()
     assert runner.finished(folder, run).test

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sampa.lab.results.summary import paired, plus_minus, summarize
+from sampa.lab.results.summary import holm, paired, plus_minus, summarize
 
 
 def test_the_deviation_is_that_of_a_sample() -> None:
@@ -66,6 +66,21 @@ def test_a_mean_counts_where_the_t_test_finds_it(numbers: list[float]) -> None:
     test: Any = stats.ttest_1samp(numbers, 0.0)
     p = test.pvalue
     assert summarize(numbers).is_sure == (p <= 0.05) or p == pytest.approx(0.05)
+    assert summarize(numbers).p_value == pytest.approx(p, rel=1e-6, abs=1e-12)
+
+
+def test_a_family_of_tests_is_corrected_by_holms_method() -> None:
+    # By hand: 4 · 0.01, 3 · 0.015, 2 · 0.03, and 1 · 0.04, which may not be smaller than that.
+    assert holm([0.03, 0.01, 0.04, 0.015]) == pytest.approx([0.06, 0.04, 0.06, 0.045])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.04]) == [0.04]
+    assert holm([]) == []
+
+
+def test_what_tells_nothing_has_a_p_value_of_one() -> None:
+    assert summarize([3.0]).p_value == 1.0
+    assert summarize([1.0, -1.0]).p_value == 1.0
+    assert summarize([2.0, 2.0]).p_value == 0.0
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,6 @@ class ReproduceArguments:
     Attributes:
         experiment: A table or figure; `--list` shows them.
         list: List the experiments with the paper's values, scales and times, and stop.
-        record: Folder for what is worth keeping: table, figures, and all numbers as JSON.
         allow_dirty: Record although the source has changes that are not committed; the record says
             so.
         plots: Also write each figure as SVG and PNG.
@@ -181,7 +180,6 @@ class ReproduceArguments:
     experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
     list: bool = False
     request: Annotated[Request, arg(name="")] = field(default_factory=Request)
-    record: Path | None = None
     allow_dirty: bool = False
     plots: bool = False
 

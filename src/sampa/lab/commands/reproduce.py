@@ -13,7 +13,7 @@ from sampa.lab.commands.arguments import ReproduceArguments
 from sampa.lab.files import read_text
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.lab.reproduce.plan import Unfinished
-from sampa.lab.reproduce.records import write_outcome, write_runs
+from sampa.lab.reproduce.records import write_outcome
 from sampa.lab.results.outcome import AVERAGE, NOTES
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
 from sampa.lab.results.paper import SCALES, published
@@ -31,7 +31,7 @@ def main(arguments: ReproduceArguments) -> int:
     with wrong_usage():
         experiment = find_experiment(arguments.experiment)
     request = arguments.request
-    if arguments.record is not None:  # before hours of work
+    if request.record is not None:  # before hours of work
         require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
     try:
         outcome = experiment.outcome(request)
@@ -44,7 +44,7 @@ def main(arguments: ReproduceArguments) -> int:
             console.print(for_terminal(table))
     lines = [harmless(line) for line in (scale_line(outcome), *outcome.facts)]
     console.print(*lines, sep="\n", highlight=False, markup=False)
-    own, record = request.folder(experiment.id), arguments.record
+    own, record = request.folder(experiment.id), request.record
     write_outcome(outcome, own, plots=arguments.plots)
     say(own)
     if record is not None and record.resolve() != own.resolve():
@@ -53,7 +53,6 @@ def main(arguments: ReproduceArguments) -> int:
         notes = record / NOTES
         text = read_text(notes) if notes.exists() else ""
         write_outcome(replace(outcome, notes=text), record, plots=True)
-        write_runs(own, record / "runs.jsonl")
         say(record)
     return 0
 

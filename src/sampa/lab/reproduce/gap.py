@@ -17,7 +17,7 @@ import torch
 from sampa.execution.layers import Layers
 from sampa.lab.reproduce.plan import Choices, Plan, accuracies, unfinished_if_stopped
 from sampa.lab.reproduce.request import Request
-from sampa.lab.reproduce.runner import conditions_of, planned_runs, tuned_choices
+from sampa.lab.reproduce.runner import conditions_of, kept_runs, planned_runs, tuned_choices
 from sampa.lab.reproduce.settings import images
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
@@ -45,7 +45,8 @@ def gradient_gap(blank: Outcome, request: Request) -> Outcome:
     tuned = tuned_choices(("clean",), request)
     planned = plan_gap(request.scale, {name: t.choice for name, t in tuned.items()})
     grid = planned_runs(planned, blank, request, seeds=3)
-    found = {run.seed: watched(run, folder, request) for _, folder, run in grid}
+    with kept_runs(request, blank.id, restores=False):  # what was watched is in no record
+        found = {run.seed: watched(run, folder, request) for _, folder, run in grid}
     return replace(
         blank,
         about=planned.heading,

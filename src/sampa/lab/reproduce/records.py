@@ -1,4 +1,4 @@
-"""Records: an outcome as files, and the runs behind it as one.
+"""Records: an outcome as files.
 
 `python -m sampa.lab.reproduce.records results/reproduce` writes the pages and figures of all
 records below a folder again, from the numbers that are stored there.
@@ -16,7 +16,6 @@ from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_lin
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, as_markdown, row
 from sampa.lab.training.conditions import condition_list
-from sampa.lab.training.folder import RunFolder
 
 
 def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
@@ -61,19 +60,6 @@ def _tuning(outcome: Outcome) -> list[str]:
             "\n".join(as_markdown(Table(name, ("run", "best validation score"), rows))),
         ]
     return parts
-
-
-def write_runs(folder: Path, file: Path) -> None:
-    """All finished runs below a folder, one line each: run, conditions, metrics and result."""
-    lines: list[str] = []
-    for found in sorted(folder.rglob("result.json")):
-        run = RunFolder(found.parent)
-        place = found.parent.relative_to(folder).as_posix()
-        saved, result = run.read("run.json") or {}, run.read("result.json")
-        line = {"place": place, **saved, "metrics": run.metrics(), "result": result}
-        lines.append(json.dumps(line) + "\n")
-    if lines:
-        replace_file(file, "".join(lines).encode())
 
 
 def main(root: Path) -> int:

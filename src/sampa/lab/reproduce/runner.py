@@ -6,11 +6,13 @@ import itertools
 import shutil
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sampa.lab.reproduce.batch import job_of
+from sampa.lab.reproduce.kept import KeptRuns
 from sampa.lab.reproduce.plan import (
     Plan,
     PlannedEntry,
@@ -38,12 +40,37 @@ Trained = Sequence[tuple[PlannedEntry, int, RunResult]]
 Pictures = Callable[[Outcome], tuple[Chart, ...]]
 
 
-def train_all(runs: Mapping[Path, Run], request: Request) -> dict[Path, RunResult]:
+def train_all(runs: Mapping[Path, Run], request: Request, name: str) -> dict[Path, RunResult]:
     """Do all runs that are not done, each in its folder.
+
+    Args:
+        runs: By their folders, below that of the experiment or tuning.
+        request: How, and where finished runs are kept.
+        name: Of the experiment or tuning.
 
     Raises:
         Unfinished: If some failed, or a signal came.
     """
+    with kept_runs(request, name):
+        _train(runs, request)
+    return {folder: finished(folder, run) for folder, run in runs.items()}
+
+
+@contextmanager
+def kept_runs(request: Request, name: str, *, restores: bool = True) -> Iterator[None]:
+    """Put back the runs that are kept, and keep those that are finished inside the block."""
+    file = request.kept(name)
+    if file is None:
+        yield
+        return
+    kept = KeptRuns(request.folder(name), file)
+    if restores:
+        kept.restore()
+    with kept.growing():
+        yield
+
+
+def _train(runs: Mapping[Path, Run], request: Request) -> None:
     if request.scale == "smoke":  # a process would take longer than all of them
         settings = Settings(data_dir=request.data_dir, resume=True, quiet=True)
         for folder, run in runs.items():
@@ -51,7 +78,6 @@ def train_all(runs: Mapping[Path, Run], request: Request) -> dict[Path, RunResul
                 train(run, folder, settings)
     else:
         _train_in_processes(runs, request)
-    return {folder: finished(folder, run) for folder, run in runs.items()}
 
 
 def _train_in_processes(runs: Mapping[Path, Run], request: Request) -> None:
@@ -101,7 +127,7 @@ def run_grid(
     tuned = tuned_choices(tunings, request)
     plan = planner(request.scale, {name: t.choice for name, t in tuned.items()})
     grid = planned_runs(plan, blank, request, seeds)
-    results = train_all({folder: run for _, folder, run in grid}, request)
+    results = train_all({folder: run for _, folder, run in grid}, request, blank.id)
     trained = [(entry, run.seed, results[folder]) for entry, folder, run in grid]
     entries = tuple(_entries(plan, trained, blank.id))
     outcome = replace(
@@ -159,11 +185,11 @@ def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
     """What each tuning chose; those that a scale does without are left out."""
     found: dict[str, Tuned] = {}
     for name in names:
-        folder = request.folder(f"tuning-{name}")
 
-        def score(trials: dict[str, Run], folder: Path = folder) -> dict[str, float]:
-            results = train_all({folder / key: run for key, run in trials.items()}, request)
-            return {key: results[folder / key].best_validation for key in trials}
+        def score(trials: dict[str, Run], title: str = f"tuning-{name}") -> dict[str, float]:
+            folders = {request.folder(title) / key: run for key, run in trials.items()}
+            results = train_all(folders, request, title)
+            return {folder.name: result.best_validation for folder, result in results.items()}
 
         tuned = tune(name, request.scale, score)
         if tuned is not None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sampa.lab.files import read_json, read_text
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.paper import Published, Scale, Value
-from sampa.lab.results.summary import Summary, paired, summarize
+from sampa.lab.results.summary import LEVEL, Summary, holm, paired, summarize
 
 AVERAGE = "Average"  # the row that is the mean of the others
 RESULTS, NOTES = "results.json", "notes.md"  # notes are by hand: words about results, no numbers
@@ -89,13 +89,20 @@ def entry_of(metric: str, column: str, runs: Mapping[int, RunResult]) -> Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two columns on the same seeds, and what the paper's means say about them."""
+    """Two columns on the same seeds, and what the paper's means say about them.
+
+    Attributes:
+        ours: The differences, paired by seed.
+        paper: The difference of the paper's means.
+        p: Of the paired t test, corrected for the number of comparisons in the table.
+    """
 
     row: str
     column: str
     baseline: str
     ours: Summary
     paper: float | None
+    p: float = 1.0
 
     @property
     def pair(self) -> str:
@@ -104,7 +111,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Whether the order is the paper's."""
-        if not self.ours.is_sure:
+        if self.p >= 1 - LEVEL:
             return "too small to tell"
         if self.paper is None:
             return "above" if self.ours.mean > 0 else "below"
@@ -119,7 +126,7 @@ def compared(entry: Entry, baseline: Entry) -> Comparison | None:
     paper = None
     if entry.paper is not None and baseline.paper is not None:
         paper = entry.paper.mean - baseline.paper.mean
-    return Comparison(entry.row, entry.column, baseline.column, ours, paper)
+    return Comparison(entry.row, entry.column, baseline.column, ours, paper, ours.p_value)
 
 
 @dataclass(frozen=True)
@@ -186,7 +193,10 @@ class Outcome:
         return list(dict.fromkeys(entry.row for entry in self.entries))
 
     def comparisons(self) -> list[Comparison]:
-        """Every pair in every row that has both; counts are exact and need no test."""
+        """Every pair in every row that has both; counts are exact and need no test.
+
+        Of many comparisons some differ by chance: their p values are corrected (Holm).
+        """
         tested = {(e.row, e.column): e for e in self.entries if e.kind != "count"}
         found = [
             compared(tested[row, column], tested[row, baseline])
@@ -194,7 +204,9 @@ class Outcome:
             for column, baseline in self.pairs
             if (row, column) in tested and (row, baseline) in tested
         ]
-        return [comparison for comparison in found if comparison is not None]
+        tests = [comparison for comparison in found if comparison is not None]
+        corrected = holm([comparison.ours.p_value for comparison in tests])
+        return [replace(c, p=p) for c, p in zip(tests, corrected, strict=True)]
 
     def as_json(self) -> dict[str, Any]:
         """With the summaries, for those who read the file without us; the notes are not in it."""

@@ -10,7 +10,11 @@ from sampa.lab.results.paper import SCALES, Value
 from sampa.lab.results.summary import plus_minus
 from sampa.lab.results.table import ABSENT, Cell, Table, difference, mean, number_cell, row, seconds
 
-UNSURE = "A difference whose 95 % interval (Student's t) reaches 0 is too small to tell."
+UNSURE = (
+    "± is the 95 % interval of one difference (Student's t). The order is told where the p value "
+    "of the paired t test, corrected for all comparisons of the table (Holm), is below 0.05; else "
+    "the difference is too small to tell."
+)
 
 
 def scale_line(outcome: Outcome) -> str:

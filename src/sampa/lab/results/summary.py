@@ -39,6 +39,16 @@ class Summary:
         """Whether 0 is outside of the interval; of paired differences this is the paired t test."""
         return is_beyond_chance(self.mean, self.margin)
 
+    @property
+    def p_value(self) -> float:
+        """Of the two-sided t test that the mean is 0; 1 for a single number: it tells nothing."""
+        if self.n < 2 or self.mean == 0:
+            return 1.0
+        from scipy.special import stdtr
+
+        t = math.inf if self.std == 0 else abs(self.mean) / self.standard_error
+        return 2 * float(stdtr(self.n - 1, -t))
+
     def as_json(self) -> dict[str, float | None]:
         """As files hold it: None for what a single number does not have."""
         several = self.n > 1
@@ -57,6 +67,20 @@ class Summary:
 def is_beyond_chance(mean: float, margin: float) -> bool:
     """Whether an interval leaves 0 out; a margin that is not known tells nothing."""
     return mean != 0 and abs(mean) >= margin
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values of a family of tests, so that one error in the whole family is as rare as in one.
+
+    Holm's step-down method: the smallest is multiplied by the number of tests, the next by one
+    less, and so on; none falls below the one before.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
 
 
 def summarize(values: Sequence[float]) -> Summary:

@@ -15,11 +15,15 @@ import torch
 
 from sampa.lab.devices import device_name, find_device
 
+NUMERICS = 2
+"""Raised by every change after which the same run gives other numbers."""
+
 
 def conditions() -> dict[str, Any]:
     """Under what a result was obtained: commit, versions, machine."""
     return {
         "commit": commit(),
+        "numerics": NUMERICS,
         "versions": {
             "python": platform.python_version(),
             **{name: metadata.version(name) for name in ("sampa", "torch", "numpy")},
@@ -38,7 +42,7 @@ def conditions() -> dict[str, Any]:
 def drift(before: Any, now: dict[str, Any]) -> list[str]:
     """What differs now and may change the last bits of a result."""
     then, here = leaves(before if isinstance(before, dict) else {}), leaves(now)
-    names = ("threads", "versions.torch", "machine.processor", "machine.device")
+    names = ("numerics", "threads", "versions.torch", "machine.processor", "machine.device")
     return [
         f"{name} is {here.get(name)!r}, the run began with {then.get(name)!r}: the result may "
         "differ from that of an uninterrupted run in the last bits"
