@@ -27,6 +27,7 @@ from tests.variants import ACTIVE, BATCHES, loss_of, net
 from tools.stress.records import Summary, Trial, main, run_trials
 
 INTERRUPTS = 100  # in each trial
+PATIENCE = 600.0  # seconds; a busy machine may stop all processes for minutes
 SENDER = """
 import os, signal, sys, time
 for line in sys.stdin:
@@ -95,7 +96,7 @@ def is_interrupted(training: Training, number: int, sender: Sender, delay: float
         sender.after(delay)
         training.step(number)
         has_returned = True
-        time.sleep(60)  # for the signal, if it is late
+        time.sleep(PATIENCE)  # for the signal, if it is late
     except KeyboardInterrupt:
         return not has_returned
     raise RuntimeError("no signal came")
