@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sampa.lab.files import remove
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import BaseSpec, DataSpec
 from tests.lab.oddities import KINDS, odd_file
@@ -88,18 +89,32 @@ def test_a_begun_run_is_not_overwritten(begun: Path) -> None:
         carry_out(tiny_run(), begun)
 
 
-@pytest.mark.parametrize("left", ["checkpoints", "result.json"])
+@pytest.mark.parametrize("left", ["metrics.jsonl", "checkpoints", "result.json"])
 def test_work_without_a_run_json_is_refused_and_left_as_it_is(left: str, tmp_path: Path) -> None:
     carry_out(tiny_run(), tmp_path)
     (tmp_path / "run.json").unlink()
-    if left == "checkpoints":
-        (tmp_path / "result.json").unlink()
-    else:
-        shutil.rmtree(tmp_path / "checkpoints")
+    for name in {"metrics.jsonl", "checkpoints", "result.json"} - {left}:
+        remove(tmp_path / name)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError, match=r"no run.json that says whose they are: put it back, rem"):
         carry_out(tiny_run(rho=0.3), tmp_path, resume=True)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_metrics_without_checkpoints_are_not_written_over_unasked(tmp_path: Path) -> None:
+    carry_out(tiny_run(), tmp_path)
+    (tmp_path / "result.json").unlink()
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    for run, resume, reason in (
+        (tiny_run(), False, "a new folder, or pass --resume to go on"),
+        (tiny_run(rho=0.3), True, "rho must be as in"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            carry_out(run, tmp_path, resume=resume)
+        assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    carry_out(tiny_run(), tmp_path, resume=True)  # from the beginning, as it was asked to
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("given", [None, "", 3])

@@ -26,6 +26,8 @@ from sampa.lab.training.conditions import conditions, drift, leaves
 from sampa.lab.training.run import Run
 from sampa.messages import require
 
+HEADER_BYTES = 47  # the line with the id, at the top of metrics.jsonl
+
 Change = tuple[str, Any, Any]
 """A setting by its full name, as it was and as it is."""
 
@@ -69,8 +71,8 @@ class RunFolder:
             return []
         if saved is None:
             raise ValueError(
-                f"{self.path} has checkpoints or a result but no run.json that says whose they "
-                "are: put it back, remove them, or choose another --out"
+                f"{self.path} has checkpoints, metrics or a result but no run.json that says whose "
+                "they are: put it back, remove them, or choose another --out"
             )
         require("--out", str(self.path), resume, "a new folder, or pass --resume to go on with it")
         changes = _changes(self._run(saved), run)
@@ -175,9 +177,12 @@ class RunFolder:
             raise ValueError(f"{self.path / 'run.json'} is not usable: {error}") from error
 
     def _has_work(self) -> bool:
-        """Whether something would be lost: a start that failed leaves no more than run.json."""
+        """Whether something would be lost: a start that failed leaves run.json and a header."""
         kept = self.checkpoints.glob("*-*") if self.checkpoints.is_dir() else ()
-        return any(kept) or (self.path / "result.json").exists()
+        metrics = self._metrics
+        is_written = metrics.is_file() and not metrics.is_symlink()
+        has_lines = is_written and metrics.stat().st_size > HEADER_BYTES
+        return any(kept) or has_lines or (self.path / "result.json").exists()
 
     def _refusal(self, changes: list[Change]) -> str:
         name, before, now = changes[0]
