@@ -26,6 +26,8 @@ class Loss:
         logits: One row of class scores per sample.
         targets: The class of each sample.
         index: The number of each sample in the data set, the same in every epoch.
+        outputs: Whatever else is to be kept of the clean pass, in any nest: it is found, detached,
+            in `optimizer.last.outputs`.
     """
 
     value: Tensor | None = None
@@ -33,6 +35,7 @@ class Loss:
     logits: Tensor | None = None
     targets: Tensor | None = None
     index: Tensor | None = None
+    outputs: Any = None
 
     def need(self, who: str, *names: str) -> list[Tensor]:
         """The named fields.
@@ -55,8 +58,8 @@ class Loss:
         return self.each(Tensor.detach)
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Loss:
-        """The function's results in place of the tensors that were given."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        """The function's results in place of the tensors that were given, outputs left out."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "outputs"}
         return Loss(**{name: t if t is None else function(t) for name, t in given.items()})
 
 

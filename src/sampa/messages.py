@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -144,6 +144,18 @@ def refuse_missing_batch() -> NoReturn:
     raise RuntimeError(
         "the held batch is missing: it was left out of state_dict (save_batch=False); "
         "hand it back with optimizer.hold(batch) before the next step"
+    )
+
+
+def refuse_endless_skipping(
+    progress: Mapping[str, Any], losses: Sequence[float], norms: Sequence[float]
+) -> NoReturn:
+    """Say that too many steps in a row were dropped."""
+    raise RuntimeError(
+        f"{progress['skips_in_a_row']} steps in a row had a gradient that is not finite (losses "
+        f"{losses}, norms {norms} at update {progress['updates']}); the weights are unchanged "
+        "since the first of them: look at the loss and the data, lower the learning rate, or raise "
+        "max_skips"
     )
 
 

@@ -27,7 +27,7 @@ from sampa.execution.lookahead import (
     writes_into_gradients,
 )
 from sampa.execution.profiling import UPDATE
-from sampa.execution.randomness import derive_seed
+from sampa.execution.randomness import Seeds, derive_seed
 from sampa.execution.serial import default_executor
 from sampa.loss import Closure
 from sampa.messages import require, require_base, require_group
@@ -40,7 +40,6 @@ from sampa.method import (
     Method,
     ModelView,
     Move,
-    Probe,
     Rho,
     Update,
     radius,
@@ -141,6 +140,7 @@ class SharpnessAware(Optimizer):
                 fallback=self.method.after_skip(carried.method_state),
                 updated=update.gradient is not None,
                 rounds=journal.rounds,
+                outputs=evaluator.outputs.chosen(),
             )
         if update.gradient is not None:
             with UPDATE:
@@ -158,8 +158,7 @@ class SharpnessAware(Optimizer):
             probes = next(rounds)
             while True:
                 answers = self.executor.answer(probes, journal.passes, evaluator)
-                # A local gradient is this rank's alone: what is decided by it must not differ.
-                journal.note(probes, answers, [not evaluator.is_local(p) for p in probes])
+                journal.note(probes, answers, evaluator)
                 probes = rounds.send([answer.gradient for answer in answers])
         except StopIteration as finished:
             return finished.value
@@ -243,26 +242,19 @@ class SharpnessAware(Optimizer):
         return g if most is None else scale(g, (most / g.norm).clamp(max=1))
 
     def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Watched) -> Evaluator:
+        p = self._carried.progress
         return Evaluator(
             loss_fn=loss_fn,
             batches={INCOMING: batch, HELD: self._carried.held_batch or Watched(None)},
             weights=weights,
             layers=self._layers,
             excursions=self._excursions,
-            seed_of=self._seed_of,
+            seed_of=Seeds(p.seed, p.calls, self.executor.data_rank, self.options.same_noise),
             accumulate=self.options.accumulate,
             scaler=self.options.scaler,
-            step=self._carried.progress.calls,
+            step=p.calls,
             sync_perturbation=self.options.sync_perturbation,
         )
-
-    def _seed_of(self, probe: Probe, number: int) -> int:
-        """Dropout's seed: the probe's, or its batch's if both passes are to see the same noise."""
-        p, shard = self._carried.progress, self.executor.data_rank
-        if self.options.same_noise:
-            part = (probe.samples.number,) if probe.samples.number else ()
-            return derive_seed(p.seed, "batch", p.calls - (probe.batch is HELD), shard, *part)
-        return derive_seed(p.seed, "probe", p.calls, number, shard)
 
     # ---- what users may ask and tell ---------------------------------------------------------
 

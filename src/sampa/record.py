@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from sampa.batches import Watched
-from sampa.execution.evaluate import Answer
+from sampa.execution.evaluate import Answer, Evaluator
 from sampa.execution.executor import Doubt
-from sampa.messages import refuse_missing_batch
+from sampa.messages import refuse_endless_skipping, refuse_missing_batch
 from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round, aligned, are_same
 from sampa.vectors.vector import Vector, Weights, cosine
 
@@ -36,6 +36,9 @@ class StepRecord:
         updated: Whether the weights changed.
         skipped: Whether the step was dropped because a gradient was not finite.
         skips: Steps dropped so far.
+        outputs: What `loss_fn` gave as `sampa.Loss(..., outputs=...)` in the clean pass over the
+            incoming batch, detached; a list of them if that was cut into micro-batches. On several
+            ranks each has its own, or None if another branch made that pass.
     """
 
     step: int
@@ -48,6 +51,7 @@ class StepRecord:
     updated: bool
     skipped: bool
     skips: int
+    outputs: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +183,18 @@ class Journal:
         self._ends: list[Vector] = []  # the first gradient and the last
         self._cosine: list[Tensor] = []  # between them
 
-    def note(self, probes: Round, answers: Sequence[Answer], is_shared: Sequence[bool]) -> None:
+    def note(self, probes: Round, answers: Sequence[Answer], evaluator: Evaluator) -> None:
         """Note a round, and which of its gradients are the same on all ranks."""
-        self.passes += len(probes)
+        first, self.passes = self.passes, self.passes + len(probes)
         if not any(probe.mode.backward for probe in probes):
             return
+        evaluator.outputs.choose(probes, first)
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
         self._losses += [answer.loss for answer in answers]
         self._norms += [answer.gradient.norm for answer in answers]
-        self._is_shared += is_shared
+        # A local gradient is this rank's alone: what is decided by it must not differ.
+        self._is_shared += [not evaluator.is_local(probe) for probe in probes]
         self._batch_losses += _batch_losses(probes, answers)
         for probe, answer in zip(probes, answers, strict=True):
             if probe.samples.share > 0:
@@ -257,6 +263,7 @@ class MadeStep:
         fallback: The method's state to go on with if a gradient turns out bad.
         updated: Whether it changed the weights, if all was well.
         rounds: Sequential gradients.
+        outputs: What `loss_fn` gave to be kept.
         held_loss: The clean loss on the held batch, from the step before.
         is_dropped: Whether it changed nothing; None while its numbers are unread.
     """
@@ -266,6 +273,7 @@ class MadeStep:
     fallback: Any
     updated: bool
     rounds: int
+    outputs: Any = None
     held_loss: float = math.nan
     is_dropped: bool | None = None
 
@@ -287,6 +295,7 @@ class MadeStep:
             updated=self.updated and not self.is_dropped,
             skipped=bool(self.is_dropped),
             skips=progress.skips,
+            outputs=self.outputs,
         )
 
 
@@ -382,16 +391,5 @@ class Carried:
             lost[-1].is_dropped = True
             self.method_state = made.fallback
         made.fallback = None  # vectors that nothing needs any more
-        if lost:
-            refuse_endless_skipping(self.progress, seen, max_skips)
-
-
-def refuse_endless_skipping(progress: Progress, seen: Seen, most: int) -> None:
-    """Raise if too many steps in a row were dropped."""
-    if progress.skips_in_a_row >= most:
-        raise RuntimeError(
-            f"{progress.skips_in_a_row} steps in a row had a gradient that is not finite "
-            f"(losses {seen.losses}, norms {seen.norms} at update {progress.updates}); the weights "
-            "are unchanged since the first of them: look at the loss and the data, lower the "
-            "learning rate, or raise max_skips"
-        )
+        if self.progress.skips_in_a_row >= max_skips:
+            refuse_endless_skipping(dataclasses.asdict(self.progress), seen.losses, seen.norms)

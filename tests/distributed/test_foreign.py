@@ -39,6 +39,19 @@ class Hooked(Session):
             p.register_post_accumulate_grad_hook(average)
 
 
+class HookedClosure(Hooked):
+    """The same, where a closure calls backward."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.loss_fn = sampa.Closure(self.backward)
+
+    def backward(self, batch: Batch) -> Tensor:
+        loss = cross_entropy(self.executor.model, batch)
+        loss.backward()
+        return loss
+
+
 def average(p: Tensor) -> None:
     assert p.grad is not None
     dist.all_reduce(p.grad)
@@ -70,6 +83,10 @@ def test_what_averages_gradients_inside_of_loss_fn_is_found_in_the_first_exchang
     run = Run(distribute=distribute, options=options, net=net_without_statistics)
     for message in run_ranks(2, what_is_said, kind, run):
         assert "without DistributedDataParallel or another wrapper around it" in message
+
+
+def test_it_is_found_where_a_closure_calls_backward() -> None:
+    run_ranks(2, what_is_said, HookedClosure, Run(net=net_without_statistics))
 
 
 def test_it_is_found_on_two_by_two_ranks() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,8 +25,8 @@ from sampa.execution.profiling import GRADIENT, MOVE, RESTORE
 from sampa.execution.randomness import seeded
 from sampa.loss import Closure, Loss
 from sampa.messages import refuse_closure
-from sampa.method import ASCENT, Batch, Move, Probe
-from sampa.samples import batch_size, split
+from sampa.method import ASCENT, INCOMING, PERTURBED, Batch, Move, Probe, Round
+from sampa.samples import batch_size, map_tensors, split
 from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
@@ -105,6 +105,36 @@ class Pass:
         """Told the loss before the last backward pass, which an exchange overlaps."""
 
 
+class Outputs:
+    """What `loss_fn` gave to be kept in the passes of a step on this device."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[Any]] = {}  # one entry a micro-batch, by the probe's number
+        self._chosen: dict[bool, list[Any]] = {}  # by whether the point was perturbed
+
+    def begin(self, number: int) -> None:
+        """Forget what a rehearsal of the probe gave."""
+        self._kept.pop(number, None)
+
+    def keep(self, number: int, value: Any) -> None:
+        kept = map_tensors(lambda t: outliving(t.detach()), value)
+        self._kept.setdefault(number, []).append(kept)
+
+    def choose(self, probes: Round, first: int) -> None:
+        """Take those of a round on the incoming batch, unless an earlier one was clean."""
+        found: dict[bool, list[Any]] = {}
+        for number, probe in enumerate(probes, first):
+            if probe.batch is INCOMING and probe.samples.share > 0:
+                found.setdefault(probe.role is PERTURBED, []).extend(self._kept.pop(number, []))
+        if not self._chosen.keys() & {False, *found}:
+            self._chosen |= found
+
+    def chosen(self) -> Any:
+        """Of the clean pass if there was one: the only entry, or a list of several."""
+        kept = self._chosen.get(False, self._chosen.get(True, []))
+        return kept[0] if len(kept) == 1 else kept or None
+
+
 _ALONE = Pass()
 
 
@@ -124,6 +154,7 @@ class Evaluator:
         scaler: Scales the loss where gradients would underflow in half precision.
         step: The number of the call of `step`, over all sessions of a run.
         sync_perturbation: Whether data ranks perturb by their common gradient, or each by its own.
+        outputs: What `loss_fn` gives to be kept.
     """
 
     loss_fn: LossFn
@@ -136,6 +167,7 @@ class Evaluator:
     scaler: GradScaler | None = None
     step: int = 0
     sync_perturbation: bool = True
+    outputs: Outputs = field(default_factory=Outputs)
 
     def backward(self, probe: Probe, number: int, around: Pass = _ALONE) -> Tensor:
         """Leave the probe's gradient in `.grad` and return its training loss.
@@ -164,7 +196,8 @@ class Evaluator:
         ):
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
-            return self._accumulate(probe, probe.mode.backward and wanted, around)
+            self.outputs.begin(number)
+            return self._accumulate(probe, number, probe.mode.backward and wanted, around)
 
     def answer(self, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:
         """The answer to a probe: the part of the gradient that it wants, unscaled."""
@@ -197,7 +230,7 @@ class Evaluator:
             count = max(1, min(count, batch_size(batch)))
         return [(batch, 1.0)] if count == 1 else split(batch, count)
 
-    def _accumulate(self, probe: Probe, differentiable: bool, around: Pass) -> Tensor:
+    def _accumulate(self, probe: Probe, number: int, differentiable: bool, around: Pass) -> Tensor:
         """The loss of the batch, from its micro-batches one after the other."""
         micro_batches = self._micro_batches(probe)
         is_closure = isinstance(self.loss_fn, Closure)
@@ -218,6 +251,8 @@ class Evaluator:
                     self._differentiate(loss, share, probe)
             if not is_last:
                 keep_gradients(self.weights)
+            if loss.outputs is not None:
+                self.outputs.keep(number, loss.outputs)
             if probe.observe is not None:
                 probe.observe(loss.detached().each(outliving))
         assert total is not None
@@ -288,4 +323,4 @@ def checked_loss(output: Any, *, differentiable: bool = True) -> Loss:
             "loss_fn must return the loss with its graph, got a tensor that needs no gradient; "
             "do not detach it, compute it under no_grad, or call backward in it: sampa does that"
         )
-    return Loss(value.reshape(()), loss.per_sample, loss.logits, loss.targets, loss.index)
+    return replace(loss, value=value.reshape(()))

@@ -78,6 +78,13 @@ class Executor(Protocol):
         """The first rank's value."""
         ...
 
+    def gather(self, value: Any) -> list[Any]:
+        """What every data rank has, such as `optimizer.last.outputs`, on all ranks: a collective.
+
+        Of several branches, the value of the first that has one: None is none.
+        """
+        ...
+
     def warn_if_idle(self, widest_round: int) -> None:
         """Warn if some branch never has a probe of its own."""
         ...

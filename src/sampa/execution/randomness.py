@@ -12,8 +12,35 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 import torch
+
+from sampa.method import HELD, Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Dropout's seed for each probe: its own, or its batch's if both passes see the same noise.
+
+    Attributes:
+        seed: Of the run.
+        calls: The number of the call of `step`.
+        shard: The data rank.
+        same_noise: Whether passes over the same batch see the same noise.
+    """
+
+    seed: int
+    calls: int
+    shard: int
+    same_noise: bool
+
+    def __call__(self, probe: Probe, number: int) -> int:
+        if self.same_noise:
+            part = (probe.samples.number,) if probe.samples.number else ()
+            batch = self.calls - (probe.batch is HELD)
+            return derive_seed(self.seed, "batch", batch, self.shard, *part)
+        return derive_seed(self.seed, "probe", self.calls, number, self.shard)
 
 
 def derive_seed(*key: int | str) -> int:

@@ -52,6 +52,9 @@ class Serial:
     def agree_on(self, value: int) -> int:
         return value
 
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
     def warn_if_idle(self, widest_round: int) -> None:
         pass
 

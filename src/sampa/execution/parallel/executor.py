@@ -148,6 +148,10 @@ class Parallel:
     def agree_on(self, value: int) -> int:
         return everyone(value)[0]
 
+    def gather(self, value: Any) -> list[Any]:
+        found, n = everyone(value), self._groups.data_ranks
+        return [next((v for v in found[i::n] if v is not None), None) for i in range(n)]
+
     def warn_if_idle(self, widest_round: int) -> None:
         """Suspect it after the first update; the next round tells.
 

@@ -8,16 +8,18 @@ loss is linear in the weights. So equal gradients are a suspicion, and one more 
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from sampa.batches import Watched
 from sampa.execution.evaluate import Evaluator, Pass
 from sampa.execution.lookahead import set_gradients
 from sampa.execution.parallel.agreement import BatchMark
 from sampa.execution.parallel.groups import Groups, everyone
-from sampa.loss import Loss
+from sampa.loss import Closure, Loss
 from sampa.method import Probe
 
 
@@ -49,12 +51,16 @@ class ForeignAveraging:
         """
         if self.is_ruled_out:
             return
-        rehearsal = dataclasses.replace(
-            probe,
-            mode=dataclasses.replace(probe.mode, statistics=False),
-            objective=lambda loss: (-0.5) ** self._groups.branch * _objective(probe, loss),
-            wrt=None,
-        )
+        factor = (-0.5) ** self._groups.branch
+        mode = dataclasses.replace(probe.mode, statistics=False)
+        rehearsal = dataclasses.replace(probe, mode=mode, wrt=None)
+        hooks: list[RemovableHandle] = []
+        if isinstance(evaluator.loss_fn, Closure):  # which differentiates by itself
+            trained = [p for p in evaluator.weights if p.requires_grad]
+            hooks = [p.register_hook(lambda g: factor * g) for p in trained]
+        else:
+            objective = partial(_objective, probe, factor)
+            rehearsal = dataclasses.replace(rehearsal, objective=objective)
         # Whatever has become of the batch since it was used: any will do.
         batches = {probe.batch: Watched(evaluator.batches[probe.batch].batch)}
         evaluator = dataclasses.replace(evaluator, batches=batches)
@@ -64,6 +70,8 @@ class ForeignAveraging:
             gradient = evaluator.taken()
         finally:
             set_gradients(evaluator.weights, waiting)
+            for hook in hooks:
+                hook.remove()
         mark = BatchMark(gradient.present).value(gradient.norm)
         found = everyone((gradient.norm.item(), mark.item()))
         if all(0 < norm < float("inf") for norm, _ in found):
@@ -84,7 +92,7 @@ class ForeignAveraging:
         )
 
 
-def _objective(probe: Probe, loss: Loss) -> Tensor:
+def _objective(probe: Probe, factor: float, loss: Loss) -> Tensor:
     value = loss.value if probe.objective is None else probe.objective(loss)
     assert value is not None
-    return value
+    return factor * value
