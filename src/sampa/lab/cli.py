@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "run a grid of methods and seeds, and print mean ± std",
     "reproduce": "run one of the paper's tables or figures, and compare with its values",
     "eval": "evaluate a finished run's checkpoint again",
+    "flatness": "measure sharpness, curvature and landscapes of finished models",
     "report": "make one HTML page from finished runs",
     "bench": "measure what SAMPa gains on this machine",
     "demo": "compare SGD, SAM and SAMPa on digits, in a minute or two",

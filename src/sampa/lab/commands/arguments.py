@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg
 
+from sampa.lab.flatness.settings import Settings as FlatnessSettings
 from sampa.lab.options import (
     Count,
     Folder,
@@ -211,6 +212,55 @@ class EvalArguments:
 
 @options
 @dataclass(frozen=True)
+class FlatnessArguments:
+    """Measure how flat the loss is around finished models: sharpness, curvature, landscapes.
+
+    Every measure of every model is a job of its own, kept in --out: the same command goes on where
+    it stopped. Intervals are over seeds where a method has several, else over batches.
+
+    Examples:
+        sampa flatness runs/cifar10-cpu
+        sampa flatness runs/cifar10-cpu --measures all --html flatness.html --json flatness.json
+        sampa flatness runs/digits-cpu/sam/seed-0 --measures sharpness eigenvalue --devices 2
+        sampa flatness --model resnet20 --weights resnet20.th --recipe cifar10-resnet56
+        sampa flatness --model mypackage.models:Net --weights net.pt --recipe cifar10-cpu
+
+    Attributes:
+        runs: Folders with finished runs.
+        measures: Names, or numbers, pictures, all; a wrong name lists them.
+        model: Of one's own: a network's name, or package:Class, one for each of --weights.
+        weights: A file of its weights.
+        recipe: Whose data and loss --model is judged by.
+        which: The checkpoint of a run: best on validation, or last (default: what it reports).
+        out: Folder of the jobs.
+        devices: Processes that share the jobs; on GPUs each has its own.
+        threads: CPU threads a process (default: cores shared evenly).
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+        json: Write all numbers to this file.
+        html: Write a page with tables and pictures to this file.
+        record: Folder for results.json, README.md and pictures.
+        allow_dirty: Record although the source has changes that are not committed.
+    """
+
+    runs: Positional[tuple[Path, ...]] = ()
+    measures: tuple[str, ...] = ("numbers",)
+    model: tuple[str, ...] = ()
+    weights: tuple[Path, ...] = ()
+    recipe: str = "cifar10-resnet56"
+    which: Literal["best", "last"] | None = None
+    settings: Annotated[FlatnessSettings, arg(name="")] = field(default_factory=FlatnessSettings)
+    out: Path = Path("runs/flatness")
+    devices: Count = 1
+    threads: Count | None = None
+    data_dir: Folder | None = None
+    json: Path | None = None
+    html: Path | None = None
+    record: Path | None = None
+    allow_dirty: bool = False
+
+
+@options
+@dataclass(frozen=True)
 class ReportArguments:
     """Make one HTML page from all runs below some folders.
 
@@ -335,6 +385,7 @@ ARGUMENTS: dict[str, type[Any]] = {
     "compare": CompareArguments,
     "reproduce": ReproduceArguments,
     "eval": EvalArguments,
+    "flatness": FlatnessArguments,
     "report": ReportArguments,
     "bench": BenchArguments,
     "demo": DemoArguments,

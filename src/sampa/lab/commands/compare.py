@@ -40,14 +40,14 @@ def main(arguments: CompareArguments) -> int:
         made = conditions_of(out, results)
         what = f"runs in {out}, which were made before"
         require_committed(made, what, allow_dirty=arguments.allow_dirty)
-        write_record(arguments.record, run, out, results, ["sampa", *_without_paths(sys.argv[1:])])
+        write_record(arguments.record, run, out, results, ["sampa", *without_paths(sys.argv[1:])])
     if jobs.asked:
         say("stopped; the same command goes on")
         return 128 + jobs.asked[0]
     return int(any(codes))
 
 
-def _without_paths(arguments: list[str]) -> list[str]:
+def without_paths(arguments: list[str]) -> list[str]:
     """A command line to repeat elsewhere: what is this machine's own is left out."""
     kept: list[str] = []
     skip = False

@@ -1,0 +1,161 @@
+"""What `sampa flatness` measures: each a function of an opened subject, with its cost in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from sampa import flatness
+from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.subjects import Opened
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of flatness.
+
+    Attributes:
+        title: Its name in tables.
+        cost: In gradients over all samples, in words.
+        measure: Gives one value for each batch; or, for a picture, a dictionary of lists.
+    """
+
+    title: str
+    cost: str
+    measure: Callable[[Opened, Settings], Any]
+    is_picture: bool = False
+
+
+def _sharpness(opened: Opened, s: Settings, rho: str = "rho", **options: Any) -> Any:
+    options = {"m": "batch", "steps": s.steps, "draws": s.draws, "seed": s.seed, **options}
+    found = flatness.sharpness(
+        opened.model, opened.loss_fn, opened.batches, rho=getattr(s, rho), **options
+    )
+    return found.values, found.gradients
+
+
+def _m_sharpness(opened: Opened, s: Settings) -> Any:
+    """The mean of each batch over its groups of m samples."""
+    found = [
+        flatness.sharpness(
+            opened.model, opened.loss_fn, [batch], rho=s.rho, m=s.m, steps=s.steps, seed=s.seed
+        )
+        for batch in opened.batches
+    ]
+    return [one.value for one in found], sum(one.gradients for one in found) / len(found)
+
+
+def _of_batches(function: Callable[..., Any], value: Callable[[Any], float], **fixed: Any) -> Any:
+    """A measure of curvature, batch by batch."""
+
+    def measure(opened: Opened, s: Settings) -> Any:
+        options = {**fixed, "seed": s.seed}
+        if function is flatness.hessian_trace:
+            options["draws"] = s.draws
+        found = [function(opened.model, opened.loss_fn, [b], **options) for b in opened.batches]
+        return [value(one) for one in found], sum(one.gradients for one in found) / len(found)
+
+    return measure
+
+
+def _eigenvalue(matrix: str) -> Any:
+    options = {"matrix": matrix, "tolerance": 1e-2, "max_products": 30}
+    return _of_batches(flatness.hessian_eigenvalues, lambda found: found.values[0], **options)
+
+
+def _trace(matrix: str) -> Any:
+    return _of_batches(flatness.hessian_trace, lambda found: found.value, matrix=matrix)
+
+
+def _accuracy(opened: Opened, _s: Settings) -> Any:
+    return [opened.accuracy()], 0.0
+
+
+def _line(opened: Opened, s: Settings) -> Any:
+    """The mean over three random filter-normalized lines."""
+    found = []
+    for number in range(3):
+        frame = flatness.random_frame(opened.model, dimensions=1, span=s.span, seed=s.seed + number)
+        found.append(
+            flatness.landscape(opened.model, opened.loss_fn, opened.batches, frame, points=s.points)
+        )
+    losses = torch.stack([one.losses for one in found]).mean(0)
+    cost = sum(one.gradients for one in found)
+    return {"x": found[0].axes[0].tolist(), "loss": losses.tolist()}, cost
+
+
+def _plane(opened: Opened, s: Settings, kind: str) -> Any:
+    if kind == "random":
+        frame = flatness.random_frame(opened.model, span=s.span, seed=s.seed)
+    else:
+        frame = flatness.eigenvector_frame(
+            opened.model,
+            opened.loss_fn,
+            opened.batches,
+            span=10 * s.rho,
+            max_products=30,
+            seed=s.seed,
+        )
+    found = flatness.landscape(opened.model, opened.loss_fn, opened.batches, frame, points=s.points)
+    x, y = (axis.tolist() for axis in found.axes)
+    return {"x": x, "y": y, "loss": found.losses.tolist()}, found.gradients
+
+
+def _density(opened: Opened, s: Settings) -> Any:
+    found = flatness.spectral_density(
+        opened.model, opened.loss_fn, opened.batches, products=s.products, seed=s.seed
+    )
+    return {"nodes": found.nodes.tolist(), "weights": found.weights.tolist()}, found.gradients
+
+
+MEASURES = {
+    "accuracy": Measure("test accuracy", "none", _accuracy),
+    "sharpness": Measure("worst-case sharpness", "steps + ⅓", _sharpness),
+    "average": Measure("average sharpness", "(draws + 1) / 3", partial(_sharpness, kind="average")),
+    "m-sharpness": Measure("m-sharpness", "steps + ⅓", _m_sharpness),
+    "adaptive-l2": Measure(
+        "adaptive sharpness, l2",
+        "steps + ⅓",
+        partial(_sharpness, rho="adaptive_rho", adaptive=True),
+    ),
+    "adaptive-linf": Measure(
+        "adaptive sharpness, l∞",
+        "steps + ⅓",
+        partial(_sharpness, rho="linf_rho", adaptive=True, p=math.inf),
+    ),
+    "adaptive-l2-logits": Measure(
+        "adaptive sharpness, l2, normalized logits",
+        "steps + ⅓",
+        partial(_sharpness, rho="adaptive_rho", adaptive=True, normalize_logits=True),
+    ),
+    "adaptive-linf-logits": Measure(
+        "adaptive sharpness, l∞, normalized logits",
+        "steps + ⅓",
+        partial(_sharpness, rho="linf_rho", adaptive=True, p=math.inf, normalize_logits=True),
+    ),
+    "eigenvalue": Measure("top eigenvalue, Hessian", "2 a product, ≤ 60", _eigenvalue("hessian")),
+    "trace": Measure("trace, Hessian", "2 · draws", _trace("hessian")),
+    "gn-eigenvalue": Measure(
+        "top eigenvalue, Gauss-Newton", "2 a product, ≤ 60", _eigenvalue("gauss-newton")
+    ),
+    "gn-trace": Measure("trace, Gauss-Newton", "2 · draws", _trace("gauss-newton")),
+    "line": Measure("random lines", "points", _line, is_picture=True),
+    "plane": Measure(
+        "random plane", "points² / 3", partial(_plane, kind="random"), is_picture=True
+    ),
+    "eigenplane": Measure(
+        "plane of the two top eigenvectors",
+        "points² / 3 + ≤ 60",
+        partial(_plane, kind="eigenvectors"),
+        is_picture=True,
+    ),
+    "density": Measure("spectral density", "2 · products", _density, is_picture=True),
+}
+"""By the name that --measures takes."""
+NUMBERS = tuple(name for name, m in MEASURES.items() if not m.is_picture)
+PICTURES = tuple(name for name, m in MEASURES.items() if m.is_picture)

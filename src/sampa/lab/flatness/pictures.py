@@ -1,0 +1,105 @@
+"""Pictures of what a sweep found, as data: lines, densities, planes, measures against accuracy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from sampa.flatness import Density
+from sampa.lab.flatness.measures import MEASURES
+from sampa.lab.flatness.outcome import FEWEST, SCORE, Found
+from sampa.lab.results.charts import Chart, Line, over_seeds
+from sampa.lab.results.heat_map import HeatMap
+
+
+def charts(found: Found, recipe: str) -> list[Chart]:
+    """Lines, densities, and measures against accuracy."""
+    return [
+        *filter(None, [_line_chart(found, recipe), _density_chart(found, recipe)]),
+        *(_scatter(found, recipe, name) for name in _scattered(found, recipe)),
+    ]
+
+
+def _pictures(found: Found, measure: str, recipe: str, method: str) -> list[dict[str, Any]]:
+    own = found.values.get(measure, {})
+    return [
+        own[s["name"]]
+        for s in found.subjects
+        if (s["recipe"], s["method"]) == (recipe, method) and s["name"] in own
+    ]
+
+
+def _line_chart(found: Found, recipe: str) -> Chart | None:
+    lines = []
+    for method in found.methods(recipe):
+        pictures = _pictures(found, "line", recipe, method)
+        if pictures:
+            values = list(zip(*(p["loss"] for p in pictures), strict=True))
+            lines.append(over_seeds(method, pictures[0]["x"], values))
+    note = (
+        "Training loss along random filter-normalized directions (the mean of three, the same for "
+        "all models); 0 is the trained model. Mean over seeds, the band from lowest to highest."
+    )
+    title = f"Loss along random lines, {recipe}"
+    axes = ("distance, in units of each filter's norm", "loss")
+    return Chart(f"line-{recipe}", title, *axes, lines, note, log_y=True) if lines else None
+
+
+def _density_chart(found: Found, recipe: str) -> Chart | None:
+    pictures = {m: _pictures(found, "density", recipe, m) for m in found.methods(recipe)}
+    shown = {m: p[0] for m, p in pictures.items() if p}
+    if not shown:
+        return None
+    nodes = [n for p in shown.values() for start in p["nodes"] for n in start]
+    low, high = min(nodes), max(nodes)
+    width = (high - low) / 100
+    grid = torch.linspace(low - 3 * width, high + 3 * width, 240, dtype=torch.float64)
+    lines = []
+    for method, p in shown.items():
+        nodes_, weights = (torch.tensor(p[k], dtype=torch.float64) for k in ("nodes", "weights"))
+        density = Density(nodes_, weights, 0.0).at(grid, width).clamp(min=1e-7)
+        lines.append(Line(method, grid.tolist(), density.tolist()))
+    note = (
+        "Density of the Hessian's eigenvalues by stochastic Lanczos quadrature, one model of each "
+        f"method, widened by {width:.2g}; below 1e-7 it is cut off."
+    )
+    title = f"Spectral density, {recipe}"
+    axes = ("eigenvalue", "density")
+    return Chart(f"density-{recipe}", title, *axes, lines, note, log_y=True)
+
+
+def _scattered(found: Found, recipe: str) -> list[str]:
+    wanted = ("sharpness", "adaptive-linf-logits", "eigenvalue")
+    several = sum(s["recipe"] == recipe for s in found.subjects) >= FEWEST
+    return [n for n in wanted if n in found.values and SCORE in found.values and several]
+
+
+def _scatter(found: Found, recipe: str, name: str) -> Chart:
+    lines = []
+    for method in found.methods(recipe):
+        x, y = (found.by_seed(n, recipe, method) for n in (name, SCORE))
+        seeds = sorted(x.keys() & y.keys())
+        if seeds:
+            lines.append(Line(method, [x[s] for s in seeds], [y[s] for s in seeds]))
+    title = MEASURES[name].title
+    return Chart(
+        f"scatter-{name}-{recipe}",
+        f"Test accuracy against {title}, {recipe}",
+        title,
+        "test accuracy",
+        lines,
+        "Small marks are models, large marks the means of a method.",
+        kind="points",
+    )
+
+
+def planes(found: Found, recipe: str, measure: str) -> list[HeatMap]:
+    """The first model of each method on the plane of a kind."""
+    maps = []
+    for method in found.methods(recipe):
+        pictures = _pictures(found, measure, recipe, method)
+        if pictures:
+            p = pictures[0]
+            maps.append(HeatMap(method, p["x"], p["y"], p["loss"]))
+    return maps

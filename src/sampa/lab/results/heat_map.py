@@ -1,0 +1,154 @@
+"""Heat maps with contours: losses on planes, side by side on one scale, as SVG.
+
+Each cell has its numbers as a title, which browsers show under a pointer; `hover.js` shows them at
+once, and on touch screens too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from contourpy import contour_generator
+from markupsafe import Markup, escape
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+
+CELL = 10  # units of the drawing
+COLORS = 64
+CONTOURS = 9
+PRINTED = {"var(--ink)": "#1b1f24", "var(--paper)": "#ffffff", "var(--muted)": "#57606a"}
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Values on a grid: values[i][j] at (x[i], y[j])."""
+
+    title: str
+    x: list[float]
+    y: list[float]
+    values: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One scale for several maps, logarithmic."""
+
+    low: float
+    high: float
+
+    @staticmethod
+    def of(maps: Sequence[HeatMap]) -> Scale:
+        found = [v for m in maps for line in m.values for v in line if math.isfinite(v) and v > 0]
+        low, high = (min(found), max(found)) if found else (1.0, 2.0)
+        return Scale(low, high if high > low else 2 * low)
+
+    def share(self, value: float) -> float:
+        """0 at the lowest value of all maps, 1 at the highest."""
+        if not math.isfinite(value):
+            return 1.0
+        value = min(max(value, self.low), self.high)
+        return math.log(value / self.low) / math.log(self.high / self.low)
+
+    def color(self, value: float) -> str:
+        return to_hex(colormaps["viridis"](round(self.share(value) * (COLORS - 1)) / (COLORS - 1)))
+
+    def levels(self) -> list[float]:
+        ratio = self.high / self.low
+        return [self.low * ratio ** (i / (CONTOURS + 1)) for i in range(1, CONTOURS + 1)]
+
+
+def heat_map(shown: HeatMap, scale: Scale) -> Markup:
+    """One map as an element, in colors that suit light and dark pages."""
+    columns, rows = len(shown.x), len(shown.y)
+    width, height = CELL * columns, CELL * rows
+    parts = [f'<svg class="heat" viewBox="0 0 {width} {height}" role="img"']
+    parts.append(f' aria-label="{escape(_in_words(shown))}"><g shape-rendering="crispEdges">')
+    for i, j in np.ndindex(columns, rows):
+        value = shown.values[i][j]
+        where = f"{shown.x[i]:.2f}, {shown.y[j]:.2f}".replace("-", "−")
+        parts.append(
+            f'<rect x="{CELL * i}" y="{CELL * (rows - 1 - j)}" width="{CELL}" height="{CELL}" '
+            f'fill="{scale.color(value)}"><title>{where}: {value:.4g}</title></rect>'
+        )
+    parts.append(f'</g><path class="contour" d="{_contours(shown, scale)}" fill="none"')
+    parts.append(' stroke="var(--paper)" stroke-opacity="0.75" stroke-width="0.8"/>')
+    parts.append(_center(shown))
+    return Markup("".join(parts) + "</svg>")
+
+
+def _contours(shown: HeatMap, scale: Scale) -> str:
+    """Paths through equal values; values are those of the cells' centers."""
+    logs = np.log(np.clip(np.nan_to_num(np.array(shown.values).T, nan=scale.high), scale.low, None))
+    lines = contour_generator(z=logs)
+    top = CELL * len(shown.y)
+    path: list[str] = []
+    for level in scale.levels():
+        for line in lines.lines(math.log(level)):
+            places = [(CELL * (x + 0.5), top - CELL * (y + 0.5)) for x, y in np.asarray(line)]
+            path.append("M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in places))
+    return "".join(path)
+
+
+def _center(shown: HeatMap) -> str:
+    """A cross where both coordinates are 0: the weights themselves."""
+    x, y = (int(np.argmin(np.abs(axis))) for axis in (shown.x, shown.y))
+    cx, cy = CELL * (x + 0.5), CELL * (len(shown.y) - y - 0.5)
+    cross = f"M{cx - 3},{cy}h6M{cx},{cy - 3}v6"
+    return (
+        f'<path d="{cross}" stroke="#000000" stroke-width="2.4"/>'
+        f'<path d="{cross}" stroke="#ffffff" stroke-width="1.2"/>'
+    )
+
+
+def color_bar(scale: Scale) -> Markup:
+    """The scale, with its ends and its middle (the geometric mean)."""
+    cells = "".join(
+        f'<rect x="{i * 4}" y="0" width="4.2" height="10" fill="{to_hex(color)}"/>'
+        for i, color in enumerate(colormaps["viridis"](np.linspace(0, 1, COLORS)))
+    )
+    ends = ((0, "start", scale.low), (128, "middle", math.sqrt(scale.low * scale.high)))
+    texts = "".join(
+        f'<text x="{x}" y="22" text-anchor="{anchor}" fill="var(--muted)" font-size="10">'
+        f"{value:.3g}</text>"
+        for x, anchor, value in (*ends, (256, "end", scale.high))
+    )
+    return Markup(
+        f'<svg class="heat-scale" viewBox="0 0 256 26" role="img" aria-label="Loss from '
+        f'{scale.low:.3g} to {scale.high:.3g}, logarithmic">{cells}{texts}</svg>'
+    )
+
+
+def heat_map_file(maps: Sequence[HeatMap], columns: int = 4) -> str:
+    """All maps and their scale as one SVG file on a white ground."""
+    scale, gap, head = Scale.of(maps), 14, 18
+    side = max(CELL * max(len(m.x), len(m.y)) for m in maps)
+    rows = -(-len(maps) // columns)
+    width = min(columns, len(maps)) * (side + gap) + gap
+    height = rows * (side + head + gap) + 44
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{2 * width}" height="{2 * height}" font-family="sans-serif">'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+    ]
+    for number, shown in enumerate(maps):
+        x = gap + number % columns * (side + gap)
+        y = number // columns * (side + head + gap)
+        inner = heat_map(shown, scale).replace("<svg ", f'<svg width="{side}" height="{side}" ', 1)
+        title = f'<text y="13" font-size="10" fill="var(--ink)">{escape(shown.title)}</text>'
+        parts.append(f'<g transform="translate({x},{y})">{title}')
+        parts.append(f'<g transform="translate(0,{head})">{inner}</g></g>')
+    bar = color_bar(scale).replace("<svg ", '<svg width="256" height="26" ', 1)
+    parts.append(f'<g transform="translate({gap},{height - 34})">{bar}</g></svg>\n')
+    text = "".join(map(str, parts))
+    for name, color in PRINTED.items():
+        text = text.replace(name, color)
+    return text
+
+
+def _in_words(shown: HeatMap) -> str:
+    values = [v for line in shown.values for v in line]
+    x, y = (int(np.argmin(np.abs(axis))) for axis in (shown.x, shown.y))
+    return f"{shown.title}: {shown.values[x][y]:.3g} in the middle, up to {max(values):.3g}"

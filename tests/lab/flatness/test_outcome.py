@@ -1,0 +1,124 @@
+"""What is made of a sweep's numbers: intervals, rank correlations, pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from sampa.lab.flatness.outcome import (
+    Found,
+    correlation,
+    correlation_table,
+    difference_table,
+    value_table,
+)
+from sampa.lab.flatness.page import page, write_record
+from sampa.lab.flatness.settings import Settings
+from sampa.lab.results.heat_map import HeatMap, Scale, heat_map
+from sampa.lab.results.summary import summarize
+
+
+def found(seeds: int = 3) -> Found:
+    """Three methods: the flatter, the better."""
+    level = {"sgd": 3.0, "sam": 1.0, "<b>": 2.0}
+    subjects: list[dict[str, Any]] = []
+    values: dict[str, dict[str, Any]] = {"accuracy": {}, "sharpness": {}, "plane": {}, "line": {}}
+    for method, size in level.items():
+        for seed in range(seeds):
+            name = f"toy {method} seed {seed}"
+            subjects.append({"name": name, "recipe": "toy", "method": method, "seed": seed})
+            values["accuracy"][name] = [90 - size - 0.1 * seed]
+            values["sharpness"][name] = [size + 0.1 * seed, size + 0.3 * seed]
+            grid = [[size + x * x + y * y for y in (-1, 0, 1)] for x in (-1, 0, 1)]
+            values["plane"][name] = {"x": [-1, 0, 1], "y": [-1, 0, 1], "loss": grid}
+            values["line"][name] = {"x": [-1.0, 0.0, 1.0], "loss": [2.0, size, 2.0]}
+    costs = {"accuracy": 0.0, "sharpness": 5.33}
+    return Found(asdict(Settings()), subjects, values, costs, {"commit": "abc"}, "sampa flatness")
+
+
+def test_intervals_are_over_seeds_or_over_the_batches_of_a_single_one() -> None:
+    table = value_table(found(), "toy")
+    summary = summarize([3.0, 3.2, 3.4])
+    assert table.rows[1][1].text == f"{summary.mean:.3g} ± {summary.margin:.2g}"
+    single = value_table(found(seeds=1), "toy")
+    assert single.rows[1][1].text == "3 ± 0"
+    assert "over batches" in single.notes[0]
+
+
+def test_differences_are_paired_and_in_percent_of_the_first() -> None:
+    table = difference_table(found(), "toy")
+    assert table is not None
+    assert table.rows[1][1].text == "-62.5 ± 0.0 %"  # of 3.2
+    assert not table.rows[1][1].unsure
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rank_correlations_are_those_of_scipy(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    a, b = random.normal(size=9), random.normal(size=9)
+    ours = correlation(a.tolist(), b.tolist())
+    theirs: Any = kendalltau(a, b, method="exact")
+    assert ours.tau == pytest.approx(theirs.statistic)
+    assert ours.p == pytest.approx(theirs.pvalue, abs=0.015)  # 20,000 random orders
+
+
+def test_the_verdict_says_which_way_it_goes() -> None:
+    table = correlation_table(found())
+    assert table is not None
+    assert table.rows[0][1].value == pytest.approx(-1)
+    assert table.rows[0][2].text == "flatter goes with better"
+    up = list(range(8))
+    assert correlation(up, up).verdict == "sharper goes with better"
+    assert correlation(up[:3], up[:3]).verdict == "too few models"
+    assert correlation([0, 1, 2, 3, 4], [1, 0, 2, 4, 3]).verdict == "cannot be told from chance"
+
+
+def test_maps_have_one_scale_and_tell_their_numbers() -> None:
+    low, high = (
+        HeatMap(name, [-1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [[v] * 3] * 3)
+        for name, v in (("low", 1.0), ("high", 100.0))
+    )
+    scale = Scale.of([low, high])
+    assert (scale.low, scale.high) == (1.0, 100.0)
+    assert scale.share(10.0) == pytest.approx(0.5)
+    assert scale.share(float("nan")) == 1.0
+    drawn = heat_map(low, scale)
+    assert drawn.count("<rect") == 9
+    assert "<title>−1.00, 0.00: 1</title>" in drawn
+    assert scale.color(1.0) != scale.color(100.0)
+
+
+def test_contours_are_where_the_values_are() -> None:
+    """Of exp(x): contours are vertical lines at the levels' logarithms."""
+    axis = [float(x) for x in range(11)]
+    steep = HeatMap("steep", axis, axis, [[float(np.exp(x))] * 11 for x in axis])
+    drawn = heat_map(steep, Scale.of([steep]))
+    path = re.search(r'class="contour" d="([^"]+)"', drawn)
+    assert path is not None
+    places = {float(x) for x in re.findall(r"[ML]([\d.]+),", path[1])}
+    assert places == {10.0 * (i + 0.5) for i in range(1, 10)}
+
+
+def test_the_page_needs_nothing_else_and_escapes_names() -> None:
+    text = page(found())
+    assert "://" not in text
+    assert "<b>" not in text
+    assert "&lt;b&gt;" in text
+    assert re.search(r"script-src 'sha256-[\w+/]+=*'", text)
+
+
+def test_a_record_has_numbers_words_and_pictures(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("What was found, in words.\n")
+    write_record(found(), tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "What was found, in words." in text
+    for name in re.findall(r"\]\(([^)]+)\)", text):
+        assert (tmp_path / name).is_file()
+    assert json.loads((tmp_path / "results.json").read_text())["settings"]["rho"] == 0.1
