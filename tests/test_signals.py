@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import torch
 
 import sampa
 from sampa.execution.guarded import HeldSignals
+from sampa.flatness.surface import Surface
 from tests.problems import Batch, cross_entropy_of, flat, sgd, tiny_mlp, vector_batches
 
 HELD = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
@@ -188,3 +189,26 @@ def test_handlers_come_back_though_a_second_ctrl_c_breaks_that_off(
     with pytest.raises(KeyboardInterrupt):
         optimizer.step(loss_fn, SECOND)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_waits_for_the_end_of_an_evaluation_elsewhere() -> None:
+    """A landscape takes the weights away too: each point of it is evaluated as a whole."""
+    model = tiny_mlp()
+    loss_of, pressed, calls = cross_entropy_of(model), Pressed(signal.SIGINT), [0]
+
+    def loss_fn(batch: Batch) -> torch.Tensor:
+        calls[0] += 1
+        pressed()
+        return loss_of(batch)
+
+    def away(weights: Sequence[torch.Tensor]) -> None:
+        for p in weights:
+            p.add_(1.0)
+
+    surface, start = Surface(model, loss_fn, [FIRST, SECOND]), flat(model)
+    for ask in (surface.loss, surface.gradient):
+        calls[0], pressed.left = 0, 1
+        with pytest.raises(KeyboardInterrupt):
+            ask(away)
+        assert calls == [2]
+        assert torch.equal(flat(model), start)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sampa.execution.evaluate import Excursions, LossFn, checked_loss
+from sampa.execution.guarded import uninterrupted
 from sampa.execution.layers import Layers
 from sampa.execution.randomness import derive_seed, seeded
 from sampa.loss import Loss
@@ -113,6 +114,7 @@ class Surface:
 
     # ---- what can be asked -------------------------------------------------------------------
 
+    @uninterrupted
     def loss(self, move: Move | None = None, buffers: Vector | None = None) -> float:
         """The loss where `move` takes the weights, with other values for floating-point buffers."""
         total = 0.0
@@ -121,6 +123,7 @@ class Surface:
                 total += part.share * self._value(part.batch, differentiable=False).item()
         return total
 
+    @uninterrupted
     def gradient(self, move: Move | None = None) -> tuple[float, Vector]:
         """The loss and its gradient where `move` takes the weights."""
         total, gradient = 0.0, Vector([None] * len(self.weights))
@@ -132,6 +135,7 @@ class Surface:
                 gradient = add(gradient, Vector(found), part.share)
         return total, gradient
 
+    @uninterrupted
     def product(self, v: Vector, matrix: Matrix = "hessian") -> Vector:
         """The Hessian, or the Gauss-Newton matrix, of the loss at the weights, times v."""
         multiplied = self._hessian_product if matrix == "hessian" else self._gauss_newton_product
