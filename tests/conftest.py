@@ -1,5 +1,7 @@
 """Settings for every test: one thread, because the number of threads changes the bits of a sum."""
 
+import signal
+
 import torch
 from hypothesis import settings
 
@@ -10,3 +12,7 @@ torch.set_num_threads(1)
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("slow", max_examples=200, deadline=None)
 settings.load_profile("quick")
+
+# A shell lets its background jobs ignore Ctrl-C, and processes that tests start would do the same.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -22,13 +22,10 @@ FIRST, SECOND = vector_batches(2)
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    found = {number: signal.getsignal(number) for number in HELD}
-    # A shell lets its background jobs ignore Ctrl-C; Python then has no handler of its own for it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     before = {number: signal.getsignal(number) for number in HELD}
     yield
     after = {number: signal.getsignal(number) for number in HELD}
-    for number, handler in found.items():
+    for number, handler in before.items():
         signal.signal(number, handler)
     assert after == before
 
