@@ -11,6 +11,7 @@ step or as after it, and nothing else.
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -104,6 +105,7 @@ def is_interrupted(training: Training, number: int, sender: Sender, delay: float
 
 def trial(number: int, seed: int, folder: Path) -> Trial:
     """Interrupt a run a hundred times."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     rng = random.Random(f"interrupts {seed} {number}")
     method, base = rng.choice(sorted(ACTIVE)), rng.choice(sorted(BASES))
     with_model = rng.random() < 0.5
