@@ -138,8 +138,9 @@ bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hou
 	  --own-cost
 	cp $(BENCHED)/* results/bench/
 	$(BIN)/python tools/performance_tables.py
+	$(BIN)/python -m sampa.lab.reproduce.readme
 
-readme: $(STAMP)  ## write the README's results from what is in results/
+readme: $(STAMP)  ## write the README's numbers and picture from what is in results/
 	$(BIN)/python -m sampa.lab.reproduce.readme
 
 docs: $(DOCS)  ## build the documentation site into build/site, strictly

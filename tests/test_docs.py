@@ -40,7 +40,7 @@ def test_examples_in_docstrings_say_what_happens(module: str) -> None:
 
 def test_all_python_on_the_site_is_run_by_a_test() -> None:
     cards = (DOCS / "methods").glob("*.md")
-    run = {*HOW_TO, *cards, ROOT / TUTORIAL, *map(ROOT.joinpath, SCRIPTS)}
+    run = {*HOW_TO, *cards, ROOT / TUTORIAL, DOCS / "tutorial.md", *map(ROOT.joinpath, SCRIPTS)}
     with_code = {page for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
     assert with_code <= run
     assert START.page == "docs/how-to/index.md"

@@ -202,7 +202,7 @@ def test_readme_example_runs_as_it_is() -> None:
     assert len(blocks) == 1
     namespace = readme_namespace()
     execute(blocks, "README.md", namespace)
-    assert namespace["optimizer"].last.step == 200 * 2 - 1  # T+1 batches make T updates
+    assert namespace["optimizer"].last.step == 2 - 1  # T+1 batches make T updates
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
