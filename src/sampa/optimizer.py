@@ -17,8 +17,10 @@ from sampa.execution import loss_scaling
 from sampa.execution.evaluate import Evaluator, Excursions, LossFn, StepFn
 from sampa.execution.executor import Executor
 from sampa.execution.guarded import Checks, LateChecks, uninterrupted
+from sampa.execution.joint import Bases, as_one
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import (
+    bases_of,
     clear_gradients,
     lookahead,
     momentum,
@@ -30,7 +32,7 @@ from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import Seeds, derive_seed
 from sampa.execution.serial import default_executor
 from sampa.loss import Closure
-from sampa.messages import require, require_base, require_group
+from sampa.messages import require, require_group
 from sampa.method import (
     HELD,
     INCOMING,
@@ -59,7 +61,8 @@ class SharpnessAware(Optimizer):
     that a scheduler may be attached to either.
 
     Args:
-        base: Makes the update from one gradient: any torch optimizer.
+        base: Makes the update from one gradient: any torch optimizer, or a list of several that
+            train different parameters, which step as one.
         method: Which gradient.
         **options: The fields of `sampa.Options`.
 
@@ -73,10 +76,9 @@ class SharpnessAware(Optimizer):
         2
     """
 
-    def __init__(self, base: Optimizer, method: Method, **options: Any) -> None:
+    def __init__(self, base: Bases, method: Method, **options: Any) -> None:
         self.options = Options.of(options)
-        require_base(base)
-        self.base = base
+        self.base = as_one(base)
         self.method = method
         self.executor: Executor = self.options.executor or default_executor()
         self._made: MadeStep | None = None  # the last step
@@ -179,7 +181,8 @@ class SharpnessAware(Optimizer):
         carried = self._carried
         carried.advance(made, update.state, held)
         # A batch without an update is still a step to a scheduler on the base, which would warn.
-        setattr(self.base, torch_private.STEP_CALLED, True)
+        for base in bases_of(self.base):
+            setattr(base, torch_private.STEP_CALLED, True)
         if self.options.scaler is not None:
             loss_scaling.report(self.options.scaler, made.is_bad)
         earlier, self._made = self._made, made

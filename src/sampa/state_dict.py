@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sampa.batches import Watched
+from sampa.execution.lookahead import bases_of
 from sampa.messages import described
 from sampa.method import Method, are_vectors, state_fields
 from sampa.options import Options
@@ -24,7 +25,7 @@ def settings(base: Optimizer, method: Method, options: Options) -> dict[str, Any
     fields = dataclasses.fields(method)  # pyright: ignore[reportArgumentType]
     return {
         "method": type(method).__name__,
-        "base": type(base).__name__,
+        "base": "+".join(type(one).__name__ for one in bases_of(base)),
         **{name: getattr(options, name) for name in names},
         **{f.name: described(getattr(method, f.name)) for f in fields},
     }

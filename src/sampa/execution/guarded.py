@@ -21,9 +21,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD, Muon, Optimizer
 
 from sampa.execution.layers import Buffer, Layers, put_back
+from sampa.execution.lookahead import bases_of
 from sampa.method import Method, Move
 from sampa.torch_private import TAKES_FOUND_INF, tree_leaves
 from sampa.vectors.vector import Weights
@@ -34,6 +35,10 @@ R = TypeVar("R")
 
 def honors_found_inf(base: Optimizer) -> bool:
     """Whether the base optimizer itself can leave everything alone after a bad gradient."""
+    return all(map(_honors_found_inf, bases_of(base)))
+
+
+def _honors_found_inf(base: Optimizer) -> bool:
     if not getattr(base, TAKES_FOUND_INF, False):
         return False
     # Fused SGD leaves uninitialized memory as momentum if its first step is a bad one, so the
@@ -43,7 +48,12 @@ def honors_found_inf(base: Optimizer) -> bool:
 
 def keeps_state_on_device(base: Optimizer) -> bool:
     """Whether a decision on the device reaches all of its state, counters included."""
-    return all(group.get("capturable", False) for group in base.param_groups)
+    return all(
+        isinstance(one, Muon)  # it has a momentum and counts nothing
+        or _honors_found_inf(one)
+        or all(group.get("capturable", False) for group in one.param_groups)
+        for one in bases_of(base)
+    )
 
 
 def require_late_checks(base: Optimizer, method: Method) -> None:
@@ -71,12 +81,15 @@ def step_unless(
 ) -> None:
     """`base.step()` and what follows it, which change nothing where the flag is true."""
     if then is None and honors_found_inf(base):
-        _make_momentum(base)
-        base.found_inf = is_bad.to(torch.float32)  # pyright: ignore[reportAttributeAccessIssue]
+        bases: list[Any] = bases_of(base)
+        for one in bases:
+            _make_momentum(one)
+            one.found_inf = is_bad.to(torch.float32)
         try:
             base.step()
         finally:
-            del base.found_inf  # pyright: ignore[reportAttributeAccessIssue]
+            for one in bases:
+                del one.found_inf
         return
     trained = [p for p in weights if p.grad is not None]
     if any(not base.state.get(p) for p in trained) and is_bad.item():

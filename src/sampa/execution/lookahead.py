@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from sampa.execution.compiler import outliving
+from sampa.execution.joint import Joint
 from sampa.execution.randomness import kept_generators
 from sampa.execution.untouched import Snapshot
 from sampa.method import Move
@@ -94,12 +95,19 @@ def _parts(base: Optimizer, weights: Weights) -> list[slice]:
     return [slice(half), slice(half, None)]
 
 
+def bases_of(base: Optimizer) -> list[Optimizer]:
+    """The optimizers that step: several if they were joined."""
+    return base.bases if isinstance(base, Joint) else [base]
+
+
 def writes_into_gradients(base: Optimizer) -> bool:
     """Whether a step may change its gradients; those of torch that do not are known."""
-    if type(base) not in TENSOR_BY_TENSOR:
+    bases = bases_of(base)
+    if any(type(one) not in TENSOR_BY_TENSOR for one in bases):
         return True
     # SGD adds the momentum to the gradient itself.
-    return any(group.get("nesterov") and not group["fused"] for group in base.param_groups)
+    groups = [group for one in bases for group in one.param_groups]
+    return any(group.get("nesterov") and not group["fused"] for group in groups)
 
 
 @contextmanager
@@ -292,6 +300,6 @@ def _without_global_hooks() -> Iterator[None]:
 
 def _kept_randomness(base: Optimizer, weights: Weights) -> AbstractContextManager[None]:
     """Put generators back where the step may draw from them; torch's own optimizers do not."""
-    if type(base).__module__.startswith("torch.optim."):
+    if all(type(one).__module__.startswith("torch.optim") for one in bases_of(base)):
         return nullcontext()
     return kept_generators({p.device for p in weights})

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sampa.execution.joint import Joint
 from sampa.torch_private import storage_key, version_of
 from sampa.vectors.vector import Weights
 
@@ -104,7 +105,8 @@ def _kept(base: Optimizer, weights: Weights) -> Iterator[tuple[str, str, Any]]:
     """Owner, name and value of what an optimizer may count or collect in."""
     for name, value in vars(base).items():
         yield type(base).__name__, name, value
-    for owner in type(base).__mro__:
+    joined = base.bases if isinstance(base, Joint) else [base]
+    for owner in dict.fromkeys(owner for one in joined for owner in type(one).__mro__):
         if issubclass(owner, Optimizer) and owner is not Optimizer:
             for name, value in vars(owner).items():
                 if not name.startswith("__") and not isinstance(value, FUNCTIONS):

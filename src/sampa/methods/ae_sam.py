@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.when import LargeGradient
 
 
 def AESAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.2,
     delta: float = 0.9,
     *,

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Adaptive, every_parameter, is_weight
 
 
 def ASAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.5,
     eta: float = Adaptive.eta,
     *,

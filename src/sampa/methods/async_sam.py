@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch.optim import Optimizer
-
 from sampa.messages import require, require_choice
 from sampa.method import (
     HELD,
@@ -30,7 +28,7 @@ from sampa.method import (
     Update,
 )
 from sampa.methods.states import HeldGradient
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.pieces.micro_batches import first_samples
 from sampa.vectors.vector import Vector
@@ -94,7 +92,7 @@ class AsyncSAMMethod(MethodDefaults):
 
 
 def AsyncSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     tau: int = 1,
     *,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class BaseMethod(MethodDefaults):
         return Update(g)
 
 
-def Base(base: Optimizer, **options: Any) -> SharpnessAware:
+def Base(base: Bases, **options: Any) -> SharpnessAware:
     """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables.
 
     Defaults: no hyper-parameters of its own.

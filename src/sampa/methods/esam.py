@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from sampa.loss import Loss
 from sampa.messages import require, require_choice
@@ -35,7 +34,7 @@ from sampa.method import (
     Samples,
     Update,
 )
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import along
 from sampa.pieces.micro_batches import rows
 from sampa.vectors.masks import below
@@ -114,7 +113,7 @@ def _collect(losses: list[Tensor]) -> Callable[[Loss], None]:
 
 
 def ESAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     beta: float = 0.5,
     gamma: float = 1.0,

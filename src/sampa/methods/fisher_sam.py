@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import FisherBall
 
 
 def FisherSAM(
-    base: Optimizer,
+    base: Bases,
     gamma: Rho = 0.1,
     eta: float = FisherBall.eta,
     *,

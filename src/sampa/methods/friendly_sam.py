@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.directions import Residual
 
 
 def FriendlySAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.1,
     sigma: float = Residual.sigma,
     lmbda: float = Residual.lmbda,

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from sampa.messages import require
 from sampa.method import Context, Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.combines import SurrogateGap
 
 
@@ -47,7 +46,7 @@ class RadiusFromRate:
 
 
 def GSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.04,
     alpha: float = 0.01,
     *,

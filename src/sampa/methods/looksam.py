@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from sampa.messages import require
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.when import Every
 from sampa.vectors.vector import Vector, add, each_tensor, orthogonal_part, restrict_to
 
@@ -53,7 +52,7 @@ class ReuseFlatDirection:
 
 
 def LookSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     k: int = 5,
     alpha: float = 0.7,

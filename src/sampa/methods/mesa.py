@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.directions import moving_average
 from sampa.pieces.losses import KeepOutputs
 from sampa.vectors.vector import Vector, Weights, copy_
@@ -102,7 +101,7 @@ def _move_to(target: Vector | None) -> Move:
 
 
 def MESA(
-    base: Optimizer,
+    base: Bases,
     lam: float = 0.8,
     tau: float = 5.0,
     start_epoch: int = 5,

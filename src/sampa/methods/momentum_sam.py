@@ -14,11 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch.optim import Optimizer
-
 from sampa.messages import require_choice
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rho, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import along, share_of
 from sampa.vectors.vector import Vector, Weights, add_, restrict, restrict_to, scale
 
@@ -96,7 +94,7 @@ def decay_after_step(context: Context, gradient: Vector) -> Move:
 
 
 def MomentumSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 3.0,
     *,
     decay_at: Literal["clean", "perturbed", "after"] = "clean",

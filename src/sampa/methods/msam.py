@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.messages import require
 from sampa.method import (
     ASCENT,
@@ -26,7 +24,7 @@ from sampa.method import (
     Rounds,
     Update,
 )
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.pieces.micro_batches import MicroBatches, cut
 from sampa.vectors.vector import weighted_sum
@@ -59,7 +57,7 @@ class MicroBatchSAMMethod(MethodDefaults):
 
 
 def MicroBatchSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     micro_batch_size: int = MicroBatches.size,
     *,

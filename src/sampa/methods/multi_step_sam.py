@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.messages import require
 from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rho, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import share_of
 from sampa.vectors.vector import Vector, Weights, add, add_, scale
 
@@ -56,7 +54,7 @@ def offset(context: Context, d: Vector | None) -> Move | None:
 
 
 def MultiStepSAM(
-    base: Optimizer, rho: Rho = 0.05, steps: int = 3, *, project: bool = False, **options: Any
+    base: Bases, rho: Rho = 0.05, steps: int = 3, *, project: bool = False, **options: Any
 ) -> SharpnessAware:
     """SAM that climbs in K steps of ρ/K, or of ρ with projection onto the ball.
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.methods.states import HeldGradient
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class OptGDMethod(MethodDefaults):
         return HeldGradient()
 
 
-def OptGD(base: Optimizer, **options: Any) -> SharpnessAware:
+def OptGD(base: Bases, **options: Any) -> SharpnessAware:
     """Optimistic gradient descent: SAMPa with λ = 1, one gradient a step.
 
     Defaults: no hyper-parameters of its own.

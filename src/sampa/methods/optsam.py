@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
 from sampa.methods.states import HeldGradient
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
 
 
@@ -33,7 +31,7 @@ class OptSAMMethod(MethodDefaults):
         return Update(g_tilde, HeldGradient(g_tilde))
 
 
-def OptSAM(base: Optimizer, rho: Rho = 0.05, **options: Any) -> SharpnessAware:
+def OptSAM(base: Bases, rho: Rho = 0.05, **options: Any) -> SharpnessAware:
     """SAM that perturbs along the last perturbed gradient; does not converge, see the paper.
 
     Defaults: rho as SAM.

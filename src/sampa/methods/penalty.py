@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.combines import Mix
 
 
 def GradNormPenalty(
-    base: Optimizer, rho: Rho = 0.1, alpha: float = 0.8, *, normalized: bool = False, **options: Any
+    base: Bases, rho: Rho = 0.1, alpha: float = 0.8, *, normalized: bool = False, **options: Any
 ) -> SharpnessAware:
     """A penalty on the gradient norm: (1−α) of the clean gradient, α of SAM's.
 

@@ -13,10 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.vectors.vector import Vector
 
@@ -39,7 +37,7 @@ class RandSAMMethod(MethodDefaults):
 
 
 def RandSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     *,
     direction: Callable[[Context], Vector] = gaussian_direction,

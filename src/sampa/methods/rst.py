@@ -15,18 +15,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.messages import require
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.combines import Mix, replace_gradient
 from sampa.pieces.when import Coin, Probability
 
 
 def RST(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     p: float = 0.6,
     *,

@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.losses import KeepOutputs
 from sampa.vectors.vector import Weights
 
@@ -97,7 +96,7 @@ class SAFMethod(MethodDefaults):
 
 
 def SAF(
-    base: Optimizer,
+    base: Bases,
     lam: float = 0.3,
     tau: float = 5.0,
     start_epoch: int = 5,

@@ -19,8 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from torch.optim import Optimizer
-
 from sampa.loss import Objective
 from sampa.method import (
     ASCENT,
@@ -33,7 +31,7 @@ from sampa.method import (
     Rounds,
     Update,
 )
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.combines import Combine, replace_gradient
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import Geometry, Sphere
@@ -109,7 +107,7 @@ class SAMMethod(MethodDefaults):
 
 
 def SAM(
-    base: Optimizer, rho: Rho = 0.05, *, geometry: Geometry = Sphere(), **options: Any
+    base: Bases, rho: Rho = 0.05, *, geometry: Geometry = Sphere(), **options: Any
 ) -> SharpnessAware:
     """Sharpness-aware minimization: the gradient at x + ρ g / ‖g‖, two in sequence.
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch.optim import Optimizer
-
 from sampa.messages import require_choice
 from sampa.method import (
     HELD,
@@ -27,7 +25,7 @@ from sampa.method import (
     Rounds,
     Update,
 )
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
 
 
@@ -70,7 +68,7 @@ class SAMdbMethod(MethodDefaults):
 
 
 def SAMdb(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.05,
     *,
     perturb_on: Literal["next", "previous"] = "next",

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho, Selection
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Geometry, Only, Sphere, is_normalization
 
 
@@ -25,7 +23,7 @@ def OnNorms(select: Selection = is_normalization, inside: Geometry = Sphere()) -
 
 
 def SAMON(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.5,
     *,
     select: Selection = is_normalization,

@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Literal
 
-from torch.optim import Optimizer
-
 from sampa.loss import Objective
 from sampa.messages import require, require_choice, require_number
 from sampa.method import (
@@ -45,7 +43,7 @@ from sampa.method import (
     Samples,
     Update,
 )
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import Geometry, Sphere
 from sampa.pieces.micro_batches import MicroBatches, cut
@@ -183,7 +181,7 @@ def _parts(shares: Sequence[float]) -> Sequence[Samples]:
 
 
 def SAMPa(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.1,
     lam: float = 0.2,
     *,

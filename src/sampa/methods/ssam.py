@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch.optim import Optimizer
 
 from sampa.messages import require, require_choice
 from sampa.method import (
@@ -35,7 +34,7 @@ from sampa.method import (
     Samples,
     Update,
 )
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Masked
 from sampa.pieces.micro_batches import rows
 from sampa.vectors import masks
@@ -122,7 +121,7 @@ class SparseSAMMethod(MethodDefaults):
 
 
 def SparseSAM(
-    base: Optimizer,
+    base: Bases,
     rho: Rho = 0.1,
     sparsity: float = 0.5,
     *,

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.directions import Average
 
 
 def VaSSO(
-    base: Optimizer, rho: Rho = 0.05, theta: float = Average.theta, **options: Any
+    base: Bases, rho: Rho = 0.05, theta: float = Average.theta, **options: Any
 ) -> SharpnessAware:
     """SAM along a moving average of gradients; a smaller θ averages over more of them.
 

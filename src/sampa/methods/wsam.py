@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch.optim import Optimizer
-
 from sampa.messages import require
 from sampa.method import PERTURBED, Context, MethodDefaults, Probe, Rho, Rounds, Update
-from sampa.optimizer import SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
 from sampa.vectors.vector import Weights, add, add_, mix
 
@@ -48,7 +46,7 @@ class WSAMMethod(MethodDefaults):
 
 
 def WSAM(
-    base: Optimizer, rho: Rho = 0.05, gamma: float = 0.9, *, decouple: bool = True, **options: Any
+    base: Bases, rho: Rho = 0.05, gamma: float = 0.9, *, decouple: bool = True, **options: Any
 ) -> SharpnessAware:
     """SAM with the sharpness term weighted by γ / (1−γ), beside the base optimizer's step.
 
