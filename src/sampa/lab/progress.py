@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Self
 
@@ -49,6 +50,7 @@ class Bar:
             console=self._console,
             disable=not self._console.is_terminal,
             transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # else what goes to a file would not arrive there
         )
         described = escape(short(label, self._console.width))
         self._task = self._bar.add_task(described, total=total)
@@ -67,7 +69,7 @@ class Bar:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._told >= EVERY:
             self._told = now
-            left = clock((now - self._began) / self._done * (self._total - self._done))
+            left = clock((now - self._began) / max(self._done, 1) * (self._total - self._done))
             self.say(f"{self._label}: {self._done} of {self._total}, about {left} left")
 
     def expect(self, total: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from rich import box
@@ -13,6 +14,7 @@ from sampa.lab.commands.arguments import ReproduceArguments
 from sampa.lab.files import read_text
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.lab.reproduce.plan import Unfinished
+from sampa.lab.reproduce.preflight import NotReady, require_ready
 from sampa.lab.reproduce.records import write_outcome
 from sampa.lab.results.outcome import AVERAGE, NOTES
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
@@ -33,6 +35,11 @@ def main(arguments: ReproduceArguments) -> int:
     request = arguments.request
     if request.record is not None:  # before hours of work
         require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
+    try:
+        require_ready(experiment, request)
+    except NotReady as error:
+        say(f"sampa reproduce: {error}", file=sys.stderr)
+        return 1
     try:
         outcome = experiment.outcome(request)
     except Unfinished as error:

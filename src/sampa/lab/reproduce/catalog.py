@@ -21,7 +21,8 @@ def grid(
 ) -> Experiment:
     """An experiment that is a grid of training runs."""
     options = {"tunings": tunings, "seeds": seeds, "pictures": pictures}
-    return Experiment(name, partial(run_grid, planner=planner, **options), paper, cpu, planner)
+    complete = partial(run_grid, planner=planner, **options)
+    return Experiment(name, complete, paper, cpu, planner, seeds)
 
 
 WEEKS, DAYS, ONE_GPU = "weeks on 2 GPUs", "days on 2 GPUs", "days on 1 GPU"

@@ -96,6 +96,7 @@ class Experiment:
         paper_time: How long it takes at the paper's scale, ...
         cpu_time: ... and on two cores.
         planner: What is trained, by scale and choices; None if nothing is.
+        seeds: How many it needs.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Experiment:
     paper_time: str
     cpu_time: str
     planner: Planner | None = None
+    seeds: int = 3
 
     @property
     def title(self) -> str:

@@ -17,6 +17,7 @@ import torch
 
 from sampa.lab.children import of_this_process
 from sampa.lab.files import open_to_write
+from sampa.lab.progress import Bar
 from sampa.lab.terminal import say
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.method import branches_of, checked_method
@@ -87,11 +88,13 @@ class Jobs:
         asked: The signals that came.
         running: The processes at work.
         free: The GPUs that wait for a run, as its environment.
+        bar: How far they are.
     """
 
     asked: list[int] = field(default_factory=list)
     running: set[subprocess.Popen[Any]] = field(default_factory=set)
     free: SimpleQueue[dict[str, str]] = field(default_factory=SimpleQueue)
+    bar: Bar = field(default_factory=lambda: Bar("jobs", 0, shown=False))
 
     def run_all(self, jobs: Sequence[Job], at_once: int, devices: int = 1) -> list[int]:
         """Run the jobs that are not done yet, `at_once` at a time; the exit code of each.
@@ -104,12 +107,17 @@ class Jobs:
         done = [job.is_done(devices) for job in jobs]  # finds what is wrong before anything runs
         for places in gpus_each(at_once, devices):
             self.free.put(places)
-        with on_stop(self._stop), ThreadPoolExecutor(at_once) as pool:
+        with (
+            Bar("jobs", len(jobs)) as self.bar,
+            on_stop(self._stop),
+            ThreadPoolExecutor(at_once) as pool,
+        ):
             return list(pool.map(self._run_job, jobs, done))
 
     def _run_job(self, job: Job, is_done: bool) -> int:
         """Run a job unless it is done; the exit code."""
         if is_done or self.asked:
+            self.bar.advance(int(is_done))
             say(f"{job.name}: {'done before' if is_done else 'left for the next time'}")
             return 0
         log = next(iter(job.runs)) / "log.txt"
@@ -122,6 +130,7 @@ class Jobs:
                 )
         finally:
             self.free.put(places)
+        self.bar.advance()
         outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
         say(f"{job.name}: {'done' if code == 0 else outcome}")
         return code

@@ -1,0 +1,135 @@
+"""What the paper's own scale needs, looked at before the first of many GPU hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from sampa.catalog import ALIASES, METHODS
+from sampa.cost import measure
+from sampa.lab.data.glue import load_glue
+from sampa.lab.models import build
+from sampa.lab.reproduce.plan import Experiment
+from sampa.lab.reproduce.request import Request
+from sampa.lab.results.paper import published
+from sampa.lab.training.method import epochs_of
+from sampa.lab.training.recipes import find_recipe
+from sampa.lab.training.run import Run
+from sampa.lab.training.tasks import load_images
+
+SAMPLES = {  # for training, as published with each data set
+    "cifar10": 50_000,
+    "cifar100": 50_000,
+    "imagenet": 1_281_167,
+    "glue/cola": 8_551,
+    "glue/sst-2": 67_349,
+    "glue/mrpc": 3_668,
+    "glue/sts-b": 5_749,
+    "glue/qqp": 363_846,
+    "glue/mnli": 392_702,
+    "glue/qnli": 104_743,
+    "glue/rte": 2_490,
+    "glue/wnli": 635,
+}
+CLASSES = {"cifar100": 100, "imagenet": 1000}
+TOKENS = 128
+
+
+class NotReady(Exception):
+    """Something is missing for an experiment at the paper's scale."""
+
+
+def require_ready(experiment: Experiment, request: Request) -> None:
+    """Look for GPUs, data and weights before the first job.
+
+    Raises:
+        NotReady: With the list of what is missing, and the time that the runs would take.
+    """
+    if request.scale != "paper" or experiment.paper_time == experiment.cpu_time:
+        return  # made for this machine, or the same everywhere
+    runs, seeds = experiment.runs("paper"), request.seeds or experiment.seeds
+    lines = [*_missing_devices(request.devices), *_missing_data(runs, request)]
+    if not lines:
+        return
+    hours = gpu_hours(runs) * seeds
+    took = (
+        f"\nIts {len(runs) * seeds} runs would take about {hours:,.0f} GPU hours (estimated from "
+        "the paper's time of an epoch of ResNet-56, by counted operations); --scale cpu is made "
+        "for this machine"
+        if runs
+        else ""
+    )
+    listed = "\n".join(f"  - {line}" for line in lines)
+    raise NotReady(f"the paper's scale needs what is missing here:\n{listed}{took}")
+
+
+def _missing_devices(needed: int) -> list[str]:
+    found = torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    if found >= needed:
+        return []
+    return [f"{needed} GPU{'s' if needed > 1 else ''}: torch {torch.__version__} finds {found}"]
+
+
+def _missing_data(runs: Iterable[Run], request: Request) -> list[str]:
+    """What is not found, each once."""
+    specs = {(run.data.name, run.data.human_labels): run for run in runs}
+    found: dict[str, None] = {}
+    for run in specs.values():
+        try:
+            _loader(run, request)()
+        except FileNotFoundError as error:
+            found[str(error).split("\n")[0].split("; looked for")[0]] = None
+    return list(found)
+
+
+def _loader(run: Run, request: Request) -> Callable[[], object]:
+    if run.data.name.startswith("glue/"):
+        task = run.data.name.removeprefix("glue/")
+        return lambda: load_glue(request.data_dir, task)
+    return lambda: load_images(run, request.data_dir)
+
+
+# ---- time ------------------------------------------------------------------------------------
+
+
+def gpu_hours(runs: Iterable[Run]) -> float:
+    """Of one seed, as if every network did as many operations a second as ResNet-56 in the paper.
+
+    GPU hours, not hours: what two GPUs do at once counts twice.
+    """
+    known: dict[tuple[str, str, int | None], float] = {}
+    whole = 0.0
+    for run in runs:
+        key = (run.model.name, run.data.name, run.data.upscale)
+        known[key] = known.get(key) or operations(run)
+        share = (1 - run.data.validation) * epochs_of(run)
+        whole += known[key] * SAMPLES[run.data.name] * share * gradients(run)
+    resnet = replace(find_recipe("cifar10-resnet56"), method="sam")
+    seconds = published("tab-efficiency").values["Time/Epoch (s)"]["SAM"].mean
+    speed = operations(resnet) * SAMPLES["cifar10"] * gradients(resnet) / seconds
+    return whole / speed / 3600
+
+
+def gradients(run: Run) -> float:
+    """Of a step, counted by running the method."""
+    name = ALIASES.get(run.method, run.method)
+    known = name if name in METHODS else name.split("-")[0]  # sampa-0.3 costs what sampa does
+    return measure(known, METHODS[known]).probes
+
+
+def operations(run: Run) -> float:
+    """Of a network for one sample, forward, counted without computing anything."""
+    options = {k: v for k, v in run.model.options.items() if k != "path"}
+    options["num_classes"] = CLASSES.get(run.data.name, 10)
+    is_text = run.data.name.startswith("glue/")
+    side = run.data.upscale or (224 if run.data.name == "imagenet" else 32)
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = build(run.model.name, **options).eval()
+        if is_text:
+            model(torch.zeros(1, run.data.size or TOKENS, dtype=torch.long))
+        else:
+            model(torch.zeros(1, 3, side, side))
+    return float(counter.get_total_flops())
