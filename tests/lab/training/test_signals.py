@@ -22,6 +22,7 @@ pytestmark = pytest.mark.dist
 
 EPOCHS = 3
 BATCHES = 20  # in an epoch of digits-cpu
+AFTER_AN_EPOCH = "times.jsonl"  # exists then; the file of metrics has its header from the beginning
 
 
 started: list[subprocess.Popen[str]] = []
@@ -93,7 +94,7 @@ def test_a_signal_saves_and_gives_its_exit_code(
 
 def test_an_interrupted_command_says_how_to_go_on(tmp_path: Path) -> None:
     process = start(tmp_path / "run")
-    wait_for(tmp_path / "run" / "metrics.jsonl", process)
+    wait_for(tmp_path / "run" / AFTER_AN_EPOCH, process)
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -115,7 +116,7 @@ def test_ctrl_c_on_two_devices_saves_once_and_goes_on_bit_for_bit(
     tmp_path: Path, whole: Outcome
 ) -> None:
     process = start(tmp_path / "run", "--devices", "2")
-    wait_for(tmp_path / "run" / "metrics.jsonl", process)
+    wait_for(tmp_path / "run" / AFTER_AN_EPOCH, process)
     addresses = {a for pid in (process.pid, *ranks_of(process)) for a in listening(pid)}
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=60)
@@ -136,7 +137,7 @@ def test_sigterm_to_the_launcher_or_a_rank_stops_all(
     rank: int | None, tmp_path: Path, whole: Outcome
 ) -> None:
     process = start(tmp_path / "run", "--devices", "2")
-    wait_for(tmp_path / "run" / "metrics.jsonl", process)
+    wait_for(tmp_path / "run" / AFTER_AN_EPOCH, process)
     pid = process.pid if rank is None else ranks_of(process)[rank]
     os.kill(pid, signal.SIGTERM)
     text, _ = process.communicate(timeout=60)
@@ -164,7 +165,7 @@ def test_killed_ranks_end_the_launcher_and_the_run_goes_on(
 @pytest.mark.slow
 def test_no_rank_outlives_a_killed_launcher(tmp_path: Path, whole: Outcome) -> None:
     process = start(tmp_path / "run", "--devices", "2")
-    wait_for(tmp_path / "run" / "metrics.jsonl", process)
+    wait_for(tmp_path / "run" / AFTER_AN_EPOCH, process)
     pids = ranks_of(process)
     process.kill()
     process.communicate(timeout=60)  # until the ranks, too, let go of the output
