@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,8 @@ api = pytest.importorskip("playwright.sync_api", reason="playwright is not insta
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-EVIL = "<script>document.title = 'taken over'</script>"
-PHONE: ViewportSize = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+SMALL: ViewportSize = {"width": 360, "height": 740}
 DESKTOP: ViewportSize = {"width": 1200, "height": 900}
 
 
@@ -35,6 +36,7 @@ def started() -> Iterator[Browser]:
 def opened(browser: Browser, address: str) -> Iterator[Page]:
     """The page; ends with an error if the browser complained or fetched anything."""
     page = browser.new_page(viewport=DESKTOP)
+    page.set_default_timeout(10_000)
     complaints: list[str] = []
     requests: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
@@ -50,6 +52,23 @@ def opened(browser: Browser, address: str) -> Iterator[Page]:
 def overflow(page: Page) -> int:
     """By how many pixels the page is wider than the window."""
     return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+def section(page: Page, name: str) -> Locator:
+    """A section of the page by its name."""
+    return page.locator("main > section").filter(
+        has=page.locator("h2", has_text=re.compile(f"^{re.escape(name)}"))
+    )
+
+
+def unfold(page: Page) -> None:
+    """Open all that is folded."""
+    page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
+
+
+def settle(page: Page) -> None:
+    """Wait until the page has seen what became of it: observers are told after a frame."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def brightness(page: Page, selector: str, prop: str) -> float:

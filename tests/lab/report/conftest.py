@@ -16,6 +16,14 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a page of all recorded experiments."""
+    from tests.lab.report.recorded import write_page
+
+    return write_page(tmp_path_factory.mktemp("recorded")).as_uri()
+
+
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
     from tests.lab.report.browsing import opened

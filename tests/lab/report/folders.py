@@ -11,6 +11,7 @@ from sampa.lab.report.groups import Recipe, group
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 
+EVIL = "<script>document.title = 'taken over'</script>"
 CONDITIONS: dict[str, Any] = {
     "commit": "0123456789ab",
     "versions": {"python": "3.11.7", "torch": "2.13.0"},

@@ -2,86 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from sampa.lab.report import make_report
-from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.results.charts import Chart, Line
-from sampa.lab.results.outcome import Entry, Outcome
-from sampa.lab.results.paper import Value
 from tests.lab.report.browsing import (
-    EVIL,
     PHONE,
     brightness,
     column,
     needs_chromium,
     overflow,
+    section,
+    unfold,
 )
+from tests.lab.report.folders import EVIL
+from tests.lab.report.recorded import RECORDED, WITH_RUNS
 from tests.marks import rest_is_slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 pytestmark = needs_chromium
-RECORDS = Path(__file__).parents[3] / "results" / "reproduce"
-RECORDED = [name for name in EXPERIMENTS if (RECORDS / name).is_dir()]
-WITH_RUNS = "fig-gradient-gap"  # the smallest that has any
-
-
-def hostile() -> Outcome:
-    """An experiment whose every word is markup, and whose numbers sort badly as text."""
-    entries = (
-        Entry(EVIL, EVIL, {0: 9.0, 1: 9.5}, Value(95.0, 0.1)),
-        Entry(EVIL, "ten", {0: 10.0, 1: 11.0}, Value(9.0)),
-        Entry(EVIL, "minus", {0: -5.0, 1: -6.0}),
-    )
-    line = Line(EVIL, [1.0, 2.0], [3.0, 4.0])
-    return Outcome(
-        id=EVIL,
-        title=EVIL,
-        scale="cpu",
-        about=EVIL,
-        label=EVIL,
-        claim=EVIL,
-        unit=EVIL,
-        entries=entries,
-        pairs=(("ten", EVIL), ("minus", EVIL)),
-        charts=(Chart(EVIL, EVIL, EVIL, EVIL, [line, line], EVIL),),
-        facts=(EVIL,),
-        conditions={EVIL: EVIL},
-    )
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    root = tmp_path_factory.mktemp("records")
-    for name in RECORDED:
-        (root / name).mkdir()
-        for file in ("results.json", "notes.md", "runs.jsonl" if name == WITH_RUNS else ""):
-            if file and (RECORDS / name / file).exists():
-                shutil.copy(RECORDS / name / file, root / name / file)
-    (root / "evil").mkdir()
-    (root / "evil" / "results.json").write_text(json.dumps(hostile().as_json()), encoding="utf-8")
-    (root / "evil" / "notes.md").write_text(f"## {EVIL}\n\n{EVIL} `{EVIL}`\n", encoding="utf-8")
-    file = root / "report.html"
-    file.write_text(make_report([root]).html, encoding="utf-8")
-    return file.as_uri()
+def address(recorded: str) -> str:
+    return recorded
 
 
-def section(page: Page, name: str) -> Locator:
-    return page.locator("main > section").filter(has=page.locator(f"h2:has-text({name!r})"))
+def unfolded(page: Page, name: str) -> Locator:
+    part = section(page, name)
+    part.locator("details").evaluate_all("all => all.forEach((part) => part.open = true)")
+    return part
 
 
 @pytest.mark.parametrize("name", rest_is_slow(RECORDED, *RECORDED[:1]))
 def test_every_experiment_is_there_with_table_and_picture(page: Page, name: str) -> None:
-    part = section(page, f"{name}:")
+    part = unfolded(page, name)
     assert part.locator("table.sheet").first.locator("tbody tr").count() > 0
-    pictures = part.locator("figure svg")
+    pictures = part.locator(".chart svg")
     assert pictures.count() > 0
     box = pictures.first.bounding_box()
     assert box is not None
@@ -91,24 +50,24 @@ def test_every_experiment_is_there_with_table_and_picture(page: Page, name: str)
 
 
 def test_experiments_come_in_the_papers_order(page: Page) -> None:
-    shown = [text.split()[0] for text in page.locator(".contents dt").all_inner_texts()]
-    assert shown[: len(RECORDED)] == RECORDED
+    shown = page.locator("nav.sections a").all_inner_texts()
+    assert shown[1 : len(RECORDED) + 1] == RECORDED
 
 
 def test_the_summary_counts_how_often_the_order_is_the_papers(page: Page) -> None:
     lead = page.locator(".lead").inner_text()
     assert "differences between methods that the paper prints too" in lead
-    assert page.locator(".contents .verdict").count() > 3
+    assert page.locator("summary .verdict").filter(visible=True).count() > 3
 
 
 def test_what_was_trained_for_an_experiment_is_part_of_it(page: Page) -> None:
-    part = section(page, f"{WITH_RUNS}:")
+    part = unfolded(page, WITH_RUNS)
     assert part.get_by_role("img", name="Sharpness gap").is_visible()
     assert part.get_by_role("img", name="Validation accuracy").is_visible()
 
 
 def test_words_by_hand_are_shown_with_names_as_code(page: Page) -> None:
-    part = section(page, "tab-noise:")
+    part = unfolded(page, "tab-noise")
     assert part.get_by_role("heading", name="What we make of it").is_visible()
     assert part.locator("p code", has_text="train_accuracy").count() == 1
 
@@ -123,7 +82,7 @@ def test_words_by_hand_are_shown_with_names_as_code(page: Page) -> None:
 def test_means_sort_as_numbers_and_what_is_not_printed_stays_last(
     page: Page, number: int, name: str, numbers: list[str], missing: list[str]
 ) -> None:
-    table = section(page, EVIL).locator("table.values")
+    table = unfolded(page, EVIL).locator("table.values")
     button = table.locator("thead button").nth(number)
     assert button.inner_text() == name
     button.click()
@@ -133,7 +92,7 @@ def test_means_sort_as_numbers_and_what_is_not_printed_stays_last(
 
 
 def test_a_repeated_name_is_soft_after_sorting_too(page: Page) -> None:
-    table = section(page, "tab-noise:").locator("table.values")
+    table = unfolded(page, "tab-noise").locator("table.values")
     names, soft = "tr => tr.cells[0].innerText", "tr => tr.classList.contains('again')"
     for _ in range(2):
         rows = table.locator("tbody tr").all()
@@ -144,12 +103,12 @@ def test_a_repeated_name_is_soft_after_sorting_too(page: Page) -> None:
 
 
 def test_columns_with_nothing_in_them_are_left_out(page: Page) -> None:
-    heads = section(page, "fig-toy:").locator("table.values th[scope=col]").all_inner_texts()
+    heads = unfolded(page, "fig-toy").locator("table.values th[scope=col]").all_inner_texts()
     assert heads == ["row", "method", "ours", "n"]
 
 
 def test_markup_stays_text_everywhere(page: Page) -> None:
-    part = section(page, EVIL)
+    part = unfolded(page, EVIL)
     assert part.count() == 1
     assert page.locator("script").count() == 1
     assert "taken over" not in page.title()
@@ -165,22 +124,15 @@ def test_the_page_is_never_wider_than_the_window(
 ) -> None:
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
+    unfold(page)
     assert overflow(page) <= 0
-
-
-def test_wide_tables_scroll_in_their_own_frame_on_a_phone(page: Page) -> None:
-    page.set_viewport_size(PHONE)
-    frame = section(page, "tab-noise:").locator(".scroll").first
-    inner, outer = frame.evaluate("e => [e.scrollWidth, e.clientWidth]")
-    assert inner > outer
-    assert frame.evaluate("e => { e.scrollLeft = 50; return e.scrollLeft }") == 50
 
 
 def test_words_in_charts_are_large_enough_on_a_phone(page: Page) -> None:
     """In pixels of the screen: the drawings are scaled down."""
-    page.set_viewport_size({"width": 390, "height": 844})
-    script = """() => [...document.querySelectorAll('figure svg')].map((svg) => {
+    page.set_viewport_size(PHONE)
+    unfold(page)
+    script = """() => [...document.querySelectorAll('.chart svg')].map((svg) => {
       const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
       const size = (text) => parseFloat(getComputedStyle(text).fontSize);
       return scale * Math.min(...[...svg.querySelectorAll('text')].map(size));

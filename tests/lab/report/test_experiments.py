@@ -10,6 +10,7 @@ import pytest
 
 from sampa.lab.report.collect import collect
 from sampa.lab.report.experiment import (
+    ExperimentView,
     counted_verdicts,
     experiment_view,
     finding,
@@ -113,9 +114,10 @@ def test_runs_belong_to_their_experiment_in_the_order_of_its_rows(tmp_path: Path
     shown = [replace(outcome, entries=rows) for outcome in found.outcomes]
     recipes, left_out = group(found.runs)
     view = page_view(recipes, left_out, shown)
-    (experiment,) = view.experiments
+    experiment, recipe = view.sections
+    assert isinstance(experiment, ExperimentView)
     assert list(experiment.recipes) == ["z", "b"]
-    assert [part.recipe.name for part in view.recipes] == ["toy"]
+    assert recipe.name == "toy"
     assert experiment.notes.strip() == "<p>Said by hand.</p>"
 
 

@@ -87,7 +87,7 @@ def test_headings_go_down_one_level_at_a_time(page: str) -> None:
 
 
 def test_every_chart_has_words(page: str) -> None:
-    charts = re.findall(r'<div class="chart" role="img" aria-label="([^"]+)">', page)
+    charts = re.findall(r'<div class="chart"><div role="img" aria-label="([^"]+)">', page)
     assert len(charts) == 5
     assert charts[0].startswith("Validation accuracy. Mean over seeds, from first to last epoch.")
 
@@ -171,7 +171,7 @@ def test_runs_over_lambda_get_a_chart_of_their_own(tmp_path: Path) -> None:
     root = write_grid(tmp_path, scores, rhos={"sampa-0": 0.1, "sampa": 0.1})
     page = html.unescape(page_of(root))
     assert "Test accuracy of sampa over λ. λ = 0: 92; λ = 0.2: 94." in page
-    assert "Mean ± standard deviation over seeds. Dashed: sgd." in page
+    assert "Mean ± standard deviation over seeds, ρ = 0.1 throughout. Dashed: sgd." in page
 
 
 def test_a_single_epoch_is_no_curve(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def parts_of(found: Found) -> list[Part]:
 
 def page(found: Found) -> str:
     """The page; only our own script may run."""
-    text, digest = script("sort.js", "hover.js")
+    text, digest = script("page.js", "hover.js")
     return template("flatness.html.j2", "sampa.lab.flatness").render(
         title=title_of(found),
         summary=list(filter(None, [correlation_table(found)])),

@@ -31,6 +31,15 @@ class ExperimentView:
     outcome: Outcome
     anchor: str
     recipes: dict[str, RecipeView] = field(default_factory=dict)
+    template: str = "experiment.html.j2"
+
+    @property
+    def name(self) -> str:
+        return self.outcome.id
+
+    @property
+    def title(self) -> str:
+        return self.outcome.title
 
     @property
     def about(self) -> str:

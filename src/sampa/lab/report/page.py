@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from sampa.lab.report.experiment import ExperimentView, counted_verdicts, experiment_view
+from sampa.lab.report.experiment import counted_verdicts, experiment_view
 from sampa.lab.report.groups import Recipe
 from sampa.lab.report.recipe import RecipeView
 from sampa.lab.report.records import LeftOut
@@ -13,6 +14,60 @@ from sampa.lab.results.html import script, template
 from sampa.lab.results.outcome import Outcome
 
 NAMED = 8  # methods, from which on they are counted
+UNFOLDED = 4  # sections, from which on they are opened one by one
+
+
+class Section(Protocol):
+    """A part of the page: a view, and the template that shows it under the name `part`."""
+
+    @property
+    def template(self) -> str:
+        """Its file."""
+        ...
+
+    @property
+    def anchor(self) -> str:
+        """Its id in the page."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What it is called in the list of sections."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """More words for its heading; may be empty."""
+        ...
+
+    @property
+    def verdicts(self) -> Mapping[str, int]:
+        """How often what came out is as in the paper; empty if that is not asked."""
+        ...
+
+    @property
+    def finding(self) -> str:
+        """What came out, in one sentence; empty if the verdicts say it."""
+        ...
+
+
+@dataclass(frozen=True)
+class LeftOutView:
+    """What is not in the report, with the reasons."""
+
+    items: Sequence[LeftOut]
+    template: str = "left_out.html.j2"
+    anchor: str = "left-out"
+    name: str = "Left out"
+    title: str = ""
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        return {}
+
+    @property
+    def finding(self) -> str:
+        return f"{len(self.items)} left out, with the reason."
 
 
 @dataclass(frozen=True)
@@ -22,20 +77,27 @@ class PageView:
     Attributes:
         extent: How much was compared, in a few words each.
         lead: What the experiments say together; empty if there are none to count.
-        recipes: Those that belong to no experiment.
+        sections: Experiments, the recipes that belong to none, and what was left out.
     """
 
     title: str
     extent: tuple[str, ...]
     lead: str
-    experiments: list[ExperimentView]
-    recipes: list[RecipeView]
-    left_out: list[LeftOut]
+    sections: list[Section]
+
+    @property
+    def folded(self) -> bool:
+        """Whether the sections are opened one by one."""
+        return len(self.sections) > UNFOLDED
+
+    @property
+    def is_empty(self) -> bool:
+        return all(isinstance(part, LeftOutView) for part in self.sections)
 
 
 def render(view: PageView) -> str:
     """The page. All text is escaped; only our own script may run."""
-    text, digest = script("sort.js")
+    text, digest = script("page.js")
     return template("page.html.j2", "sampa.lab.report").render(
         view=view, script=text, script_hash=digest
     )
@@ -57,9 +119,11 @@ def page_view(
         else _title(recipes, methods),
         extent=_extent(recipes, methods),
         lead=_lead(outcomes),
-        experiments=experiments,
-        recipes=[part for part in views if part.anchor not in nested],
-        left_out=list(left_out),
+        sections=[
+            *experiments,
+            *(part for part in views if part.anchor not in nested),
+            *([LeftOutView(left_out)] if left_out else []),
+        ],
     )
 
 

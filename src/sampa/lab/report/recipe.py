@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sampa.lab.report.captions import curve_notes, noisy_validation, rho_of, with_rho
 from sampa.lab.report.groups import Recipe, Variant, family, is_number, shared_settings
 from sampa.lab.report.records import flat
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
+from sampa.lab.results.drawing import Look, look
 from sampa.lab.results.html import minus
 from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
@@ -31,10 +33,25 @@ class RecipeView:
 
     recipe: Recipe
     anchor: str
+    template: str = "recipe.html.j2"
+    title: str = ""
 
     @property
-    def headline(self) -> str:
+    def name(self) -> str:
+        return self.recipe.name
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        return {}
+
+    @property
+    def finding(self) -> str:
         return headline(self.recipe)
+
+    @property
+    def keys(self) -> list[tuple[Look, str]]:
+        """The one legend of its charts."""
+        return [(look(variant.look), variant.label) for variant in self.recipe.variants]
 
     @property
     def tables(self) -> list[Table]:
@@ -130,9 +147,10 @@ def result_table(recipe: Recipe) -> Table:
         recipe.baseline.label,
         with_epochs=True,
     )
+    labels = " (noisy labels)" if noisy_validation(recipe) and which != {"last"} else ""
     notes = (
-        f"Test results of the model of {chosen}, mean ± standard deviation; differences are paired "
-        "by seed, with their 95 % interval (Student's t).",
+        f"Test results of the model of {chosen}{labels}, mean ± standard deviation; differences "
+        "are paired by seed, with their 95 % interval (Student's t).",
     )
     return replace(table, notes=notes, looks=tuple(v.look for v in recipe.variants))
 
@@ -179,21 +197,12 @@ def run_table(recipe: Recipe) -> Table:
 
 def curves(recipe: Recipe) -> list[Chart]:
     """What was written each epoch; one epoch is no curve."""
-    pairs = "last batch of each epoch."
-    kinds = {
-        f"validation_{recipe.metric}": (f"Validation {recipe.metric}", EXTREMES),
-        "train_loss": ("Training loss", EXTREMES),
-        "sharpness": (
-            "Sharpness gap",
-            f"Loss at the perturbed point minus that at the clean one, {pairs}",
-        ),
-        "cosine": (
-            "Cosine of the gradients",
-            f"Between the first and the last gradient of a step, {pairs}",
-        ),
-    }
+    metric, noise = recipe.metric, noisy_validation(recipe)
+    validation = f"Validation {metric}{', noisy labels' if noise else ''}"
+    notes = {f"validation_{metric}": f"{EXTREMES} {noise}".rstrip(), **curve_notes(recipe.variants)}
+    titles = (validation, "Training loss", "Sharpness gap", "Cosine of the gradients")
     charts: list[Chart] = []
-    for name, (title, note) in kinds.items():
+    for title, (name, note) in zip(titles, notes.items(), strict=True):
         lines = [line for v in recipe.variants if (line := _curve(v, name))]
         if any(len(line.x) > 1 for line in lines):
             charts.append(Chart(f"curve-{name}", title, "epoch", "", lines, note, legend=False))
@@ -254,14 +263,14 @@ def _sweep(recipe: Recipe, found: list[tuple[float, Variant]], name: str) -> Cha
     first, baseline = found[0][1], recipe.baseline
     line = with_deviation(family(first.method), list(by_lam), entries)
     apart = all(v is not baseline for _, v in found)
-    dashed = f" Dashed: {baseline.label}." if apart else ""
+    dashed = f" Dashed: {with_rho(baseline)}." if apart else ""
     return Chart(
         name=name,
         title=f"Test {recipe.metric} of {line.label} over λ",
         x_label="λ",
         y_label="",
         lines=[replace(line, look=first.look)],
-        note=f"Mean ± standard deviation over seeds.{dashed}",
+        note=f"Mean ± standard deviation over seeds, {rho_of(first)} throughout.{dashed}",
         reference=baseline.entry(recipe.metric).ours.mean if apart else None,
     )
 

@@ -81,7 +81,7 @@ def in_words(chart: Chart) -> str:
     axis = chart.y_label or f"Mean over seeds, from first to last {chart.x_label}"
     if chart.kind in ("bars", "intervals"):
         axis = chart.x_label
-        parts = [f"{_full(line)}: {_with_paper(line.y)}" for line in chart.lines]
+        parts = [f"{full_label(line)}: {_with_paper(line.y)}" for line in chart.lines]
     elif chart.kind == "points":
         axis = f"{chart.y_label or 'Mean'} against {chart.x_label}"
         centers = [(n.label, statistics.fmean(n.x), statistics.fmean(n.y)) for n in chart.lines]
@@ -100,7 +100,8 @@ def number(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def _full(line: Line) -> str:
+def full_label(line: Line) -> str:
+    """With the group that it belongs to."""
     return f"{line.group}, {line.label}" if line.group else line.label
 
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sampa.lab.results.charts import Chart, Line
+from sampa.lab.results.readings import readings
 from sampa.lab.results.summary import is_beyond_chance
 from sampa.lab.results.svg import COLORS, PAGE, PRINT, Palette, styled, to_element, write_files
 
@@ -79,9 +80,29 @@ def _known_look(line: Line) -> int | None:
 
 
 def page_chart(chart: Chart, prefix: str) -> str:
-    """A chart as an SVG element in the colors of the page; its ids begin with the prefix."""
+    """A chart as an SVG element in the colors of the page, with its readings.
+
+    The page has the keys to its lines: words inside of a drawing shrink with it.
+
+    Args:
+        chart: The chart.
+        prefix: What the ids of the element begin with, unique in the page.
+    """
     with styled(PAGE):
-        return to_element(draw(chart, PAGE), prefix)
+        drawn = draw(replace(chart, legend=False), PAGE)
+        element = to_element(drawn, prefix)
+    colors = [look(number).color for number in looks(chart.lines)]
+    rows = range(len(chart.lines)) if chart.kind == "bars" else _headed(chart.lines)[1]
+    told = readings(chart, drawn.axes[0], colors, rows).as_attribute()
+    return element.replace("<svg ", f"<svg data-readings='{told}' ", 1)
+
+
+def keys(chart: Chart) -> list[tuple[Look, str]]:
+    """The looks of a chart's lines with their labels, where it has several that need telling."""
+    if not chart.legend or len(chart.lines) < 2 or chart.kind not in ("lines", "points"):
+        return []
+    labels = [line.label for line in chart.lines]
+    return list(zip(map(look, looks(chart.lines)), labels, strict=True))
 
 
 def write_chart(chart: Chart, folder: Path) -> None:

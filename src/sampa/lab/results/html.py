@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Te
 from markupsafe import Markup
 
 from sampa.lab.results.charts import Chart, in_words
-from sampa.lab.results.drawing import look, page_chart
+from sampa.lab.results.drawing import keys, look, page_chart
 from sampa.lab.results.heat_map import Scale, color_bar, heat_map
 from sampa.lab.results.table import Table
 
@@ -25,8 +25,8 @@ def template(name: str, package: str = "sampa.lab.results") -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {"minus": minus, "look": look, "in_words": in_words, "drawn": drawn}
-    filters |= {"heat_map": heat_map, "heat_scale": Scale.of, "color_bar": color_bar}
+    named: tuple[Any, ...] = (minus, pieces, look, keys, in_words, drawn, heat_map, color_bar)
+    filters: dict[str, Any] = {each.__name__: each for each in named} | {"heat_scale": Scale.of}
     environment.filters.update(filters)
     return environment.get_template(name)
 
@@ -52,6 +52,12 @@ def as_html(table: Table, kind: str = "") -> Markup:
 def drawn(chart: Chart, prefix: str) -> Markup:
     """A chart as an element in the colors of the page; its ids begin with the prefix."""
     return Markup(page_chart(chart, prefix))
+
+
+def pieces(text: str) -> tuple[str, str]:
+    """A number and its deviation, between which a narrow cell may break: 9.25 and ± 0.35."""
+    value, sign, error = text.partition(" ± ")
+    return value, f"± {error}" if sign else ""
 
 
 def minus(number: str) -> str:

@@ -1,0 +1,109 @@
+"""Captions: ρ, point and batch of curves that stand side by side, and the labels of validation.
+
+Methods do not evaluate the same thing: SAM's clean point is x_t, on the batch of the step; SAMPa's
+is its lookahead, on the batch that it holds. Curves of both may be compared by those who know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sampa.lab.report.groups import Recipe, Variant, is_number
+from sampa.lab.results.charts import EXTREMES
+from sampa.lab.training.method import checked_method
+from sampa.lab.training.run import DataSpec
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Where a method evaluates what its curves show.
+
+    Attributes:
+        loss: The point of the training loss.
+        clean: The point and batch that the sharpness gap is taken to.
+        gradients: The batches of a step's first and last gradient.
+    """
+
+    loss: str
+    clean: str
+    gradients: str
+
+
+ONE_BATCH = Seen("x_t", "x_t, incoming batch", "both on the incoming batch")
+TWO_BATCHES = Seen("x_t", "x_{t−1}, held batch", "one on the held batch, one on the incoming one")
+LOOKAHEAD = Seen(
+    loss="the lookahead y_{t+1}",
+    clean="y_t, the lookahead of the step before, held batch",
+    gradients="at x̃_t on the held batch, at y_{t+1} on the incoming one",
+)
+UNKNOWN = Seen(*["a method that is not in the catalog"] * 3)
+
+CURVES: dict[str, tuple[str, Callable[[Seen], str]]] = {
+    "train_loss": (
+        f"{EXTREMES} Incoming batches, at the clean point if a method sees one.",
+        lambda seen: seen.loss,
+    ),
+    "sharpness": (
+        "Loss at the perturbed point minus that at the clean point, last step of each epoch.",
+        lambda seen: seen.clean,
+    ),
+    "cosine": (
+        "Between the first and the last gradient of a step, last step of each epoch.",
+        lambda seen: seen.gradients,
+    ),
+}
+
+
+def seen_by(variant: Variant) -> Seen:
+    """What a variant's method evaluates."""
+    try:
+        holds_batch = checked_method(variant.runs[0].run).holds_batch
+    except ValueError:  # a method of another version, or of the user's own
+        return UNKNOWN
+    if not holds_batch:
+        return ONE_BATCH
+    return LOOKAHEAD if "sampa" in variant.method else TWO_BATCHES
+
+
+def curve_notes(variants: Sequence[Variant]) -> dict[str, str]:
+    """The caption of each curve of a run, for those variants that have it."""
+    return {
+        name: f"{words} {_where(variants, name, getter)}."
+        for name, (words, getter) in CURVES.items()
+    }
+
+
+def _where(variants: Sequence[Variant], curve: str, of: Callable[[Seen], str]) -> str:
+    """The variants that have a curve, by what it is of."""
+    found: dict[str, list[str]] = {}
+    for variant in variants:
+        if any(run.curves.get(curve) for run in variant.runs):
+            found.setdefault(of(seen_by(variant)), []).append(with_rho(variant))
+    return "; ".join(f"{', '.join(labels)}: {where}" for where, labels in found.items())
+
+
+def rho_of(variant: Variant) -> str:
+    """ρ = 0.05; empty for a method without one."""
+    rho = variant.hyperparameters.get("rho")
+    return f"ρ = {rho:g}" if is_number(rho) else ""
+
+
+def with_rho(variant: Variant) -> str:
+    """A variant's label and its ρ, unless the label has it."""
+    rho = "" if "rho=" in variant.label else rho_of(variant)
+    return f"{variant.label} ({rho})" if rho else variant.label
+
+
+def noisy_validation(recipe: Recipe) -> str:
+    """Which labels the validation samples have, if not all of them are right; else empty."""
+    return next(filter(None, (noise_in_words(run.run.data) for run in recipe.runs)), "")
+
+
+def noise_in_words(data: DataSpec) -> str:
+    """What is wrong with the labels that are held back from training; empty if nothing."""
+    if data.validation and data.human_labels not in (None, "clean"):
+        return f"The labels are people's, wrong ones included (CIFAR-10N, {data.human_labels})."
+    if data.validation and data.label_noise:
+        return f"{100 * data.label_noise:g} % of the validation labels are wrong, as in training."
+    return ""

@@ -1,0 +1,109 @@
+"""Readings: the values that a chart in a page tells where it is pointed at.
+
+All words are made here; the page's script looks for the nearest reading and shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from matplotlib.axes import Axes
+
+from sampa.lab.results.charts import Chart, full_label, number
+
+# Inside an attribute in single quotes, where none of these may be as it is.
+ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&'"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is told at one place of a chart.
+
+    Attributes:
+        x: Of the drawing's width in percent; None if the place is a whole row.
+        y: Of its height, from above; None if the place is a whole column.
+        head: What all values have in common.
+        values: By the names of the readings; empty where one has none.
+    """
+
+    x: float | None
+    y: float | None
+    head: str
+    values: list[str]
+
+
+@dataclass(frozen=True)
+class Readings:
+    """All readings of a chart.
+
+    Attributes:
+        names: Of the values.
+        colors: Of the names, by their number in the palette; empty if they have none.
+    """
+
+    names: list[str]
+    colors: list[int]
+    places: list[Reading]
+
+    def as_attribute(self) -> str:
+        """For an attribute in single quotes."""
+        values = {**asdict(self), "places": [list(asdict(p).values()) for p in self.places]}
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":")).translate(ESCAPES)
+
+
+def readings(chart: Chart, axes: Axes, colors: Sequence[int], rows: Sequence[int]) -> Readings:
+    """What a chart that has been drawn tells.
+
+    Args:
+        chart: The chart.
+        axes: Its axes, laid out.
+        colors: Of its lines.
+        rows: The places of bars and intervals on the y axis.
+    """
+    if chart.kind == "lines":
+        names = [line.label for line in chart.lines]
+        return Readings(names, list(colors), list(_columns(chart, axes)))
+    if chart.kind == "points":
+        names = [chart.x_label, chart.y_label or "value"]
+        return Readings(names, [], list(_points(chart, axes)))
+    names = ["ours", "from", "to", "paper"]
+    return Readings(names, [], list(_rows(chart, axes, rows)))
+
+
+def _columns(chart: Chart, axes: Axes) -> Iterator[Reading]:
+    """The values of all lines at every x that one of them has."""
+    found = [dict(zip(line.x, line.y, strict=True)) for line in chart.lines]
+    for x in sorted({x for values in found for x in values}):
+        texts = [_text(values.get(x, math.nan)) for values in found]
+        if any(texts):
+            y = next(v[x] for v, text in zip(found, texts, strict=True) if text)
+            yield Reading(_place(axes, x, y)[0], None, f"{chart.x_label} {x:g}", texts)
+
+
+def _points(chart: Chart, axes: Axes) -> Iterator[Reading]:
+    for line in chart.lines:
+        for x, y in zip(line.x, line.y, strict=True):
+            yield Reading(*_place(axes, x, y), line.label, [_text(x), _text(y)])
+
+
+def _rows(chart: Chart, axes: Axes, rows: Sequence[int]) -> Iterator[Reading]:
+    for line, row in zip(chart.lines, rows, strict=True):
+        ours, *paper = line.y
+        shown = [ours, *(line.low or [math.nan]), *(line.high or [math.nan]), *paper]
+        values = [*map(_text, shown), ""][:4]
+        yield Reading(None, _place(axes, ours, row)[1], full_label(line), values)
+
+
+def _text(value: float) -> str:
+    return number(value) if math.isfinite(value) else ""
+
+
+def _place(axes: Axes, x: float, y: float) -> tuple[float, float]:
+    """Percent of the drawing, from its upper left corner."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    across, up = figure.transFigure.inverted().transform(axes.transData.transform((x, y)))
+    return round(100 * float(across), 2), round(100 - 100 * float(up), 2)
