@@ -25,8 +25,8 @@ def columns(console: Console, *more: ProgressColumn) -> list[ProgressColumn]:
 
 
 def short(text: str, width: int) -> str:
-    """A name that leaves room for the bar: about a third of the line."""
-    most = max(12, width // 3)
+    """A name that leaves room for the bar: about a quarter of the line."""
+    most = 12 if width < NARROW else width // 4
     plain = harmless(text)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 

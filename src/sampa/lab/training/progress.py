@@ -8,8 +8,9 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 
+from sampa.lab.progress import NARROW, WIDE, clock, columns, short
 from sampa.lab.terminal import harmless
 
 
@@ -21,16 +22,13 @@ class Display:
         self._total, self._start = total, start
         self._began = time.monotonic()
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total} {task.fields[numbers]}"),
-            TimeRemainingColumn(),
+            *columns(self._console, TextColumn("{task.fields[numbers]}")),
             console=self._console,
             disable=not self._console.is_terminal,
             transient=True,
         )
         self._task = self._bar.add_task(
-            escape(harmless(label)), total=total, completed=start, numbers=""
+            escape(short(label, self._console.width)), total=total, completed=start, numbers=""
         )
 
     def __enter__(self) -> Self:
@@ -42,7 +40,9 @@ class Display:
 
     def advance(self, loss: float, accuracy: float, lr: float, rate: float) -> None:
         """After a step: running numbers on the bar."""
-        numbers = f"loss {loss:.3f} acc {accuracy:.1f}% lr {lr:.4f} {rate:.0f}/s"
+        numbers = [f"loss {loss:.3g}", f"acc {accuracy:.1f}%", f"lr {lr:.4f}", f"{rate:.0f}/s"]
+        width = self._console.width
+        numbers = " ".join(numbers[: 1 if width < NARROW else 2 if width < WIDE else 4])
         self._bar.update(self._task, advance=1, numbers=numbers)
 
     def say(self, text: str) -> None:
@@ -53,9 +53,7 @@ class Display:
         """How long the rest will take at the pace so far."""
         made = max(done - self._start, 1)
         left = (time.monotonic() - self._began) / made * (self._total - done)
-        minutes, seconds = divmod(round(left), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{seconds:02}"
+        return clock(left)
 
 
 def write_curves(folder: Path, line: dict[str, Any]) -> None:
