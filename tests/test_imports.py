@@ -22,6 +22,7 @@ LABORATORY = ("sampa.lab", "sampa.__main__")  # what comes with an extra
 # What each integration comes with, as an extra.
 FRAMEWORKS = {
     "sampa.integrations.accelerate": {"accelerate"},
+    "sampa.integrations.lightning": {"lightning"},
     "sampa.integrations.transformers": {"transformers"},
 }
 # Modules of Python's standard library that are not on every system.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
@@ -71,4 +73,20 @@ class Options:
         """
         known = [f.name for f in fields(cls)]
         require_known({k: v for k, v in given.items() if k not in known}, known)
-        return cls(**given)
+        return cls(**{**_DEFAULTS.get({}), **given})
+
+
+_DEFAULTS: ContextVar[Mapping[str, Any]] = ContextVar("default options")
+
+
+@contextmanager
+def default_options(**options: Any) -> Iterator[None]:
+    """Give options to the optimizers that are built in the block without values of their own.
+
+    For frameworks that let users build an optimizer and know more about it than they do.
+    """
+    token = _DEFAULTS.set({**_DEFAULTS.get({}), **options})
+    try:
+        yield
+    finally:
+        _DEFAULTS.reset(token)
