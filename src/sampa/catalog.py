@@ -61,7 +61,14 @@ def joined(other: str, how: str, **choices: Any) -> Factory:
     return variant(SAMPa, f"SAMPa joined with {other}: {how}.", source, **choices)
 
 
-METHODS: dict[str, Factory] = {
+class Catalog(dict[str, Factory]):
+    """A dictionary that names the nearest method where one is missing."""
+
+    def __missing__(self, name: str) -> Factory:
+        raise KeyError(unknown("method", name, self))
+
+
+_METHODS: dict[str, Factory] = {
     "base": Base,
     "sam": SAM,
     "sampa": SAMPa,
@@ -116,6 +123,8 @@ METHODS: dict[str, Factory] = {
     "sampa+vasso": joined("VaSSO", "along a moving average of gradients", direction=Average()),
     "sampa+bisam": joined("BiSAM", "climbs a bound of the 0-1 loss", ascent_loss=ZeroOneBound()),
 }
+
+METHODS: dict[str, Factory] = Catalog(_METHODS)
 
 ALIASES = {"sgd": "base", "adamw": "base", "adam": "base", "m-sam": "msam", "sampa-0.2": "sampa"}
 

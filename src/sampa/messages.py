@@ -131,10 +131,28 @@ def _require_step_from_one_gradient(base: Any) -> None:
         )
 
 
-def require_known(given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raise a TypeError that suggests the nearest name, if a keyword is not known."""
+TWO_CALLS = ("first_step", "second_step")
+"""How other libraries make the two halves of SAM's step."""
+
+
+def refuse_attribute(owner: str, name: str) -> NoReturn:
+    """Say that there is no such attribute, and what takes the place of other libraries'."""
+    hint = ""
+    if name in TWO_CALLS:
+        hint = f": step makes both passes; in place of {' and '.join(TWO_CALLS)} write{HOW_TO_STEP}"
+    raise AttributeError(f"{owner!r} object has no attribute {name!r}{hint}")
+
+
+def require_known(given: Mapping[str, Any], known: Iterable[str], own: Iterable[str] = ()) -> None:
+    """Raise a TypeError that suggests the nearest name, if a keyword is not known.
+
+    Args:
+        given: The keywords.
+        known: What every method takes.
+        own: What this one takes besides.
+    """
     for name in given:
-        near = difflib.get_close_matches(name, list(known), n=1)
+        near = difflib.get_close_matches(name, [*own, *known], n=1)
         hint = f"did you mean {near[0]}=?" if near else f"every method takes {', '.join(known)}"
         raise TypeError(f"{name} is not a hyper-parameter of this method or an option; {hint}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import Seeds, derive_seed
 from sampa.execution.serial import default_executor
 from sampa.loss import Closure
-from sampa.messages import require, require_group
+from sampa.messages import refuse_attribute, require, require_group
 from sampa.method import (
     HELD,
     INCOMING,
@@ -77,8 +78,8 @@ class SharpnessAware(Optimizer):
     """
 
     def __init__(self, base: Bases, method: Method, **options: Any) -> None:
-        self.options = Options.of(options)
         self.base = as_one(base)
+        self.options = Options.of(options, sys._getframe(1).f_code)
         self.method = method
         self.executor: Executor = self.options.executor or default_executor()
         self._made: MadeStep | None = None  # the last step
@@ -353,6 +354,9 @@ class SharpnessAware(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._set_up()
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(type(self).__name__, name)
 
     def __repr__(self) -> str:
         return f"SharpnessAware({self.method}, base={self.base})"

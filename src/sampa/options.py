@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from types import CodeType
 from typing import Any, Literal, Self
 
 from torch.amp.grad_scaler import GradScaler
@@ -64,15 +65,20 @@ class Options:
         require("max_skips", self.max_skips, self.max_skips >= 1, ">= 1")
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def of(cls, given: Mapping[str, Any], factory: CodeType | None = None) -> Self:
         """The options of these keywords.
+
+        Args:
+            given: The keywords that are no hyper-parameters of the method.
+            factory: Of the method: what it takes itself is suggested too.
 
         Raises:
             TypeError: If a keyword is unknown, suggesting the nearest one.
             ValueError: If a value breaks its rule.
         """
         known = [f.name for f in fields(cls)]
-        require_known({k: v for k, v in given.items() if k not in known}, known)
+        own = () if factory is None else factory.co_varnames[: _arguments(factory)]
+        require_known({k: v for k, v in given.items() if k not in known}, known, own)
         return cls(**{**_DEFAULTS.get({}), **given})
 
 
@@ -90,3 +96,7 @@ def default_options(**options: Any) -> Iterator[None]:
         yield
     finally:
         _DEFAULTS.reset(token)
+
+
+def _arguments(function: CodeType) -> int:
+    return function.co_argcount + function.co_kwonlyargcount
