@@ -8,9 +8,20 @@ from itertools import pairwise
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import sampa
-from tests.problems import BASES, METHODS, cross_entropy_of, sgd, tiny_mlp, vector_batches, watched
+from tests.problems import (
+    BASES,
+    METHODS,
+    cross_entropy_of,
+    image_batches,
+    sgd,
+    small_net,
+    tiny_mlp,
+    vector_batches,
+    watched,
+)
 
 BATCHES = vector_batches(5)
 
@@ -167,3 +178,29 @@ def test_a_record_cannot_be_changed() -> None:
     (record,) = records("sam", calls=1)
     with pytest.raises(AttributeError):
         record.rounds = 1  # type: ignore[misc]
+
+
+def test_the_points_that_sharpness_compares_are_named() -> None:
+    """SAM's clean point is x_t; SAMPa's is y_t, from the step before."""
+    batches = list(image_batches(3))
+    for factory, where in ((sampa.SAM, "x"), (sampa.SAMPa, "y")):
+        model = small_net()
+        optimizer = factory(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.07)
+        for x, y in batches:
+            optimizer.step(lambda b, model=model: F.cross_entropy(model(b[0]), b[1]), (x, y))
+        assert optimizer.last is not None
+        assert (optimizer.last.clean_at, optimizer.last.rho) == (where, 0.07)
+
+
+def test_groups_that_differ_have_no_common_radius_and_sgd_no_clean_point() -> None:
+    model = small_net()
+    groups = [{"params": model.conv.parameters()}, {"params": model.head.parameters(), "rho": 0.2}]
+    optimizer = sampa.SAM(torch.optim.SGD(groups, lr=0.1), rho=0.1)
+    plain = sampa.Base(torch.optim.SGD(model.parameters(), lr=0.1))
+    batch = next(iter(image_batches(1)))
+    for each in (optimizer, plain):
+        each.step(lambda b: F.cross_entropy(model(b[0]), b[1]), batch)
+    assert optimizer.last is not None
+    assert optimizer.last.rho is None
+    assert plain.last is not None
+    assert plain.last.clean_at is None

@@ -156,7 +156,7 @@ class SharpnessAware(Optimizer):
     def _run_method(self, weights: list[Tensor], evaluator: Evaluator, journal: Journal) -> Update:
         """Let the method yield rounds and answer them."""
         context = self._context(weights, evaluator.batches[INCOMING].batch)
-        rounds = self.method.rounds(context, self._carried.method_state)
+        rounds = self.method.rounds(journal.begun(context), self._carried.method_state)
         try:
             probes = next(rounds)
             while True:

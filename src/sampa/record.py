@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from sampa.batches import Watched
-from sampa.execution.evaluate import Answer, Evaluator
+from sampa.execution.evaluate import Answer, BatchLoss, Evaluator, batch_losses
 from sampa.execution.executor import Doubt
 from sampa.messages import refuse_endless_skipping, refuse_missing_batch
-from sampa.method import HELD, INCOMING, PERTURBED, Batch, Round, aligned, are_same
-from sampa.vectors.vector import Vector, Weights, cosine
+from sampa.method import HELD, INCOMING, Batch, Context, Round, aligned, are_same
+from sampa.vectors.vector import Number, Vector, Weights, cosine
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class StepRecord:
         norms: The norm of each probe's gradient.
         cosine: Cosine between the first and the last probe's gradients; None with fewer than two.
         sharpness: f(x̃; B) − f at the clean point of the same batch B; None if not both were seen.
+            Compare it between methods only where `clean_at` and `rho` are the same.
+        clean_at: Where that clean point is: "x", the weights that were perturbed; or "y", where the
+            batch was first seen, in the step before (SAMPa's y_t). None without sharpness.
+        rho: The radius of the perturbation; None if parameter groups differ in it.
         rounds: Sequential gradients (the paper's temporal cost).
         probes: Gradients in total.
         updated: Whether the weights changed.
@@ -46,22 +50,14 @@ class StepRecord:
     norms: tuple[float, ...]
     cosine: float | None
     sharpness: float | None
+    clean_at: Literal["x", "y"] | None
+    rho: float | None
     rounds: int
     probes: int
     updated: bool
     skipped: bool
     skips: int
     outputs: Any = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLoss:
-    """The loss of the samples of one batch that one round evaluated, at one kind of point."""
-
-    batch: Batch
-    perturbed: bool
-    is_whole: bool  # all samples of the batch took part, so that it is comparable with others
-    loss: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +80,13 @@ class Seen:
     perturbed: dict[Batch, float]
     is_finite: bool
 
-    def sharpness(self, held_loss: float) -> float | None:
-        """The gap on the batch that was seen perturbed."""
+    def sharpness(self, held_loss: float) -> tuple[float | None, Literal["x", "y"] | None]:
+        """The gap on the batch that was seen perturbed, and where its clean point is."""
         for batch, loss in self.perturbed.items():
             clean = held_loss if batch is HELD else self.clean.get(batch, math.nan)
             if not math.isnan(clean):
-                return loss - clean
-        return None
+                return loss - clean, "y" if batch is HELD else "x"
+        return None, None
 
 
 class Readback:
@@ -119,6 +115,7 @@ class Numbers:
 
     Attributes:
         is_bad: Whether a gradient that all ranks share is not finite: a flag on the device.
+        radii: ρ of each tensor.
     """
 
     def __init__(
@@ -134,6 +131,7 @@ class Numbers:
         self._is_shared = is_shared
         self._batch_losses = batch_losses
         device = norms[0].device
+        self.radii: Sequence[Number] = ()
         self._doubts = doubts
         flags = [doubt.flag.to(device) for doubt in doubts]
         numbers = [*flags, *losses, *norms, *(seen.loss for seen in batch_losses), *cosines]
@@ -176,12 +174,18 @@ class Journal:
         self.passes = 0  # forward passes, which number the probes' randomness
         self.rounds = 0
         self.widest_round = 0
+        self._radii: Sequence[Number] = ()  # ρ of each tensor
         self._losses: list[Tensor] = []
         self._norms: list[Tensor] = []
         self._is_shared: list[bool] = []
         self._batch_losses: list[BatchLoss] = []
         self._ends: list[Vector] = []  # the first gradient and the last
         self._cosine: list[Tensor] = []  # between them
+
+    def begun(self, context: Context) -> Context:
+        """Note what is known before the first round."""
+        self._radii = context.groups.rho
+        return context
 
     def note(self, probes: Round, answers: Sequence[Answer], evaluator: Evaluator) -> None:
         """Note a round, and which of its gradients are the same on all ranks."""
@@ -195,7 +199,7 @@ class Journal:
         self._norms += [answer.gradient.norm for answer in answers]
         # A local gradient is this rank's alone: what is decided by it must not differ.
         self._is_shared += [not evaluator.is_local(probe) for probe in probes]
-        self._batch_losses += _batch_losses(probes, answers)
+        self._batch_losses += batch_losses(probes, answers)
         for probe, answer in zip(probes, answers, strict=True):
             if probe.samples.share > 0:
                 self._ends = [*self._ends[:1], answer.gradient]
@@ -211,30 +215,17 @@ class Journal:
         """Send the numbers to the host. Before the update, which may write into a gradient."""
         self._compare_gradients()
         self._ends = []
-        return Numbers(
+        numbers = Numbers(
             self._losses, self._norms, self._is_shared, self._batch_losses, self._cosine, doubts
         )
+        numbers.radii = self._radii
+        return numbers
 
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one."""
         incoming = [s for s in self._batch_losses if s.batch is INCOMING]
         incoming.sort(key=lambda s: s.perturbed)
         return incoming[0].loss if incoming else self._losses[0]
-
-
-def _batch_losses(probes: Round, answers: Sequence[Answer]) -> Iterator[BatchLoss]:
-    """The losses of a round; parts of one batch are weighted by their shares of its samples."""
-    parts: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
-    for probe, answer in zip(probes, answers, strict=True):
-        if probe.samples.share > 0:
-            kind = probe.batch, probe.role is PERTURBED
-            parts.setdefault(kind, []).append((probe.samples.share, answer.loss))
-    for (batch, perturbed), losses in parts.items():
-        share = sum(share for share, _ in losses)
-        loss = losses[0][1]
-        if len(losses) > 1:
-            loss = torch.stack([part * loss for part, loss in losses]).sum() / share
-        yield BatchLoss(batch, perturbed, abs(share - 1) < 1e-9, loss)
 
 
 # ---- where a run is, and how it goes back behind a bad step ------------------------------------
@@ -284,12 +275,16 @@ class MadeStep:
     def record(self, progress: Progress) -> StepRecord:
         """What to tell about it, when all is known."""
         seen = self.numbers.seen
+        sharpness, clean_at = seen.sharpness(self.held_loss)
+        radii = set(map(float, self.numbers.radii))
         return StepRecord(
             step=progress.updates,
             losses=seen.losses,
             norms=seen.norms,
             cosine=seen.cosine,
-            sharpness=seen.sharpness(self.held_loss),
+            sharpness=sharpness,
+            clean_at=clean_at,
+            rho=radii.pop() if len(radii) == 1 else None,
             rounds=self.rounds,
             probes=len(seen.losses),
             updated=self.updated and not self.is_dropped,

@@ -42,6 +42,31 @@ class Answer:
     loss: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLoss:
+    """The loss of the samples of one batch that one round evaluated, at one kind of point."""
+
+    batch: Batch
+    perturbed: bool
+    is_whole: bool  # all samples of the batch took part, so that it is comparable with others
+    loss: Tensor
+
+
+def batch_losses(probes: Round, answers: Sequence[Answer]) -> Iterator[BatchLoss]:
+    """The losses of a round; parts of one batch are weighted by their shares of its samples."""
+    parts: dict[tuple[Batch, bool], list[tuple[float, Tensor]]] = {}
+    for probe, answer in zip(probes, answers, strict=True):
+        if probe.samples.share > 0:
+            kind = probe.batch, probe.role is PERTURBED
+            parts.setdefault(kind, []).append((probe.samples.share, answer.loss))
+    for (batch, perturbed), losses in parts.items():
+        share = sum(share for share, _ in losses)
+        loss = losses[0][1]
+        if len(losses) > 1:
+            loss = torch.stack([part * loss for part, loss in losses]).sum() / share
+        yield BatchLoss(batch, perturbed, abs(share - 1) < 1e-9, loss)
+
+
 class Excursions:
     """Takes the weights elsewhere and back.
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 import sampa
-from sampa.lab.data.batches import ImageBatches
-from sampa.lab.data.plans import Shuffled
 from sampa.lab.devices import find_device
 from sampa.lab.models import MODELS, build
 from sampa.lab.models.weights import read_weights
+from sampa.lab.training.flatness import on_device, plain_batches
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.saved import load_saved
 from sampa.lab.training.tasks import open_task
 from sampa.messages import require
-from sampa.samples import map_tensors
 
 
 @dataclass(frozen=True)
@@ -86,28 +84,13 @@ class Subject:
             model = own_model(self.model, self.weights, task.model_options())
         device = find_device()
         model.to(device).eval()
-        taken = [to_device(b, device) for b in training_batches(task, batch_size, count)]
+        taken = [on_device(b, device) for b in plain_batches(task, batch_size, count)]
         return Opened(
             model,
             taken,
             lambda batch: task.loss(model, batch),
             lambda: task.evaluate(model, "test")[task.metric],
         )
-
-
-def training_batches(task: Any, batch_size: int, count: int) -> list[Any]:
-    """The first batches of training, images as they are; fewer if there are not as many."""
-    batches = task.batches
-    if isinstance(batches, ImageBatches) and isinstance(batches.plan, Shuffled):
-        size = min(batch_size, len(batches.plan.indices))
-        plan = replace(batches.plan, batch_size=size)
-        batches = replace(batches, plan=plan, augment_seed=None)
-    return [batches.batch(0, number) for number in range(min(count, len(batches)))]
-
-
-def to_device(batch: Any, device: Any) -> Any:
-    """The batch with its tensors on a device."""
-    return map_tensors(lambda t: t.to(device), batch)
 
 
 def of_run(folder: Path, which: str | None) -> Subject:

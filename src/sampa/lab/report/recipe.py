@@ -195,12 +195,26 @@ def run_table(recipe: Recipe) -> Table:
 # ---- charts ----------------------------------------------------------------------------------
 
 
+AT_WEIGHTS = {
+    "Sharpness at the weights": (
+        "flatness_sharpness",
+        "Worst-case rise of the loss within a distance that is the same for all methods.",
+    ),
+    "Largest curvature at the weights": (
+        "flatness_eigenvalue",
+        "Top eigenvalue of the Hessian, on the same training samples in every epoch.",
+    ),
+}
+"""What `sampa train --flatness-every` measures: by the chart's title, its name and note."""
+
+
 def curves(recipe: Recipe) -> list[Chart]:
     """What was written each epoch; one epoch is no curve."""
     metric, noise = recipe.metric, noisy_validation(recipe)
     validation = f"Validation {metric}{', noisy labels' if noise else ''}"
     notes = {f"validation_{metric}": f"{EXTREMES} {noise}".rstrip(), **curve_notes(recipe.variants)}
-    titles = (validation, "Training loss", "Sharpness gap", "Cosine of the gradients")
+    notes |= {name: f"{note} {EXTREMES}" for name, note in AT_WEIGHTS.values()}
+    titles = (validation, "Training loss", "Sharpness gap", "Cosine of the gradients", *AT_WEIGHTS)
     charts: list[Chart] = []
     for title, (name, note) in zip(titles, notes.items(), strict=True):
         lines = [line for v in recipe.variants if (line := _curve(v, name))]

@@ -20,6 +20,7 @@ from sampa.lab.terminal import say
 from sampa.lab.training import ranks
 from sampa.lab.training.checkpoint import CheckpointError
 from sampa.lab.training.divergence import DivergenceWatch
+from sampa.lab.training.flatness import flatness_after
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
@@ -185,6 +186,7 @@ class Trainer:
             "cosine": last.cosine,
             "skips": last.skips,
             **{f"validation_{name}": value for name, value in scores.items()},
+            **flatness_after(epoch, self.settings, self.task, self.model, self.device),
         }
         times = {"epoch": epoch, "seconds": seconds, "data_share": clock.data_share}
         self._record(line, times, display)

@@ -61,6 +61,8 @@ class Settings:
         limit_steps: Stop after this many batches, to try things out.
         save_every: Batches between checkpoints (default: once an epoch).
         timeout: Seconds after which a rank gives up on the others.
+        flatness_every: Epochs between measurements of sharpness and curvature at the weights, the
+            same for all methods (default: none).
         tensorboard: Also write TensorBoard curves.
         device: Such as cpu or cuda (default: the accelerator of this machine, or else the CPU).
         prefetch: Make the next batch while a step runs (default: on an accelerator); no option of
@@ -76,6 +78,7 @@ class Settings:
     limit_steps: Count | None = None
     save_every: Count | None = None
     timeout: Seconds = 300.0
+    flatness_every: Count | None = None
     tensorboard: bool = False
     device: str | None = None
     prefetch: Suppress[bool | None] = None
