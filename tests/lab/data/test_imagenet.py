@@ -12,15 +12,8 @@ from PIL import Image
 
 from sampa.lab.data.batches import ImageBatches
 from sampa.lab.data.image_data import subset
-from sampa.lab.data.imagenet import (
-    MEAN,
-    STD,
-    ImageFiles,
-    center,
-    load_imagenet,
-    random_box,
-    random_part,
-)
+from sampa.lab.data.image_files import MEAN, STD, ImageFiles, center, random_box, random_part
+from sampa.lab.data.imagenet import load_imagenet
 from sampa.lab.data.plans import Sequential, Shuffled
 
 CLASSES = ("n01440764", "n01443537", "n01484850")

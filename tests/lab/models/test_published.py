@@ -33,7 +33,7 @@ def checkpoint(name: str) -> Path:
 def test_images() -> tuple[Tensor, Tensor]:
     """The 10,000 test images, normalized, and their classes."""
     pytest.importorskip("PIL")
-    from sampa.lab.data.batches import normalized
+    from sampa.lab.data.image_data import normalized
     from sampa.lab.data.strips import read_strips
 
     images, labels, _ = read_strips(data("cifar10", "cifar10-test.zip"), 10_000)

@@ -9,8 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from sampa.lab.data.digits import load_digits
+from sampa.lab.data.image_data import ImageData
 from sampa.lab.training.run import DataSpec, Run
-from sampa.lab.training.tasks import ImageTask, load_images, open_task
+from sampa.lab.training.tasks import ImageTask, load_data, open_task
 from tests.lab.training.runs import tiny_run
 
 
@@ -36,7 +37,9 @@ def test_no_validation_image_is_ever_trained_on(seed: int) -> None:
 
 
 def test_test_images_are_not_among_the_training_images() -> None:
-    train, test = load_images(tiny_run(data=DataSpec("digits")), None)
+    train, test = load_data(tiny_run(data=DataSpec("digits")), None)
+    assert isinstance(train, ImageData)
+    assert isinstance(test, ImageData)
     rows = {image.tobytes() for image in train.pixels(np.arange(len(train)))}
     assert not rows & {image.tobytes() for image in test.pixels(np.arange(len(test)))}
 
@@ -53,7 +56,7 @@ def test_noise_is_in_training_and_validation_labels_alone() -> None:
 
 def test_every_seed_has_its_own_noise() -> None:
     noisy = DataSpec("digits", label_noise=0.4)
-    first, second = (load_images(tiny_run(data=noisy, seed=s), None)[0].labels for s in (0, 1))
+    first, second = (load_data(tiny_run(data=noisy, seed=s), None)[0].labels for s in (0, 1))
     assert not np.array_equal(first, second)
 
 

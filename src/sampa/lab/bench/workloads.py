@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
@@ -12,7 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD, AdamW, Optimizer
 
+from sampa.lab.files import read_json
 from sampa.lab.models import MODELS, build
+from sampa.lab.models.own import build_own, logits_of
+from sampa.lab.named import HUGGING_FACE, folder_of, is_own
 from sampa.loss import Loss
 from sampa.messages import require, require_choice, unknown
 
@@ -29,20 +33,75 @@ DISTINCT_BATCHES = 4
 
 @dataclass(frozen=True)
 class Workload:
-    """A network, the size of its batches, and the base optimizer: sgd (with momentum) or adamw."""
+    """A network and its batches.
+
+    Attributes:
+        model: One of ours, or the user's own.
+        batch_size: Samples in a batch.
+        base: The base optimizer: sgd (with momentum) or adamw.
+        shape: Of one sample for a network of the user's own, such as 3x32x32; empty for the usual.
+    """
 
     model: str
     batch_size: int
     base: str = "sgd"
+    shape: str = ""
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise ValueError(unknown("model", self.model, MODELS))
+        if self.model not in MODELS and not is_own(self.model):
+            own = "; your own is named as file.py:NAME, package.module:NAME or hf:PATH"
+            raise ValueError(unknown("model", self.model, MODELS) + own)
+        require("shape", self.shape, self.shape == "" or is_own(self.model), "left to our models")
+        right = re.fullmatch(r"([1-9]\d*(x[1-9]\d*)*)?", self.shape) is not None
+        require("shape", self.shape, right, "numbers joined by x, such as 3x32x32")
         require("batch_size", self.batch_size, self.batch_size >= 2, ">= 2")
         require_choice("base", self.base, ("sgd", "adamw"))
 
     def __str__(self) -> str:
         return f"{self.model}, batch {self.batch_size}"
+
+    def inputs(self) -> tuple[tuple[int, ...], int]:
+        """The shape of one sample, and how many tokens there are; 0 if samples are not text."""
+        if self.shape:
+            return tuple(map(int, self.shape.split("x"))), 0
+        if self.model in TEXT:
+            return (TOKENS,), VOCABULARY
+        if self.model.startswith(HUGGING_FACE):
+            config = read_json(folder_of(self.model) / "config.json")
+            if "vocab_size" in config:
+                return (min(TOKENS, config.get("max_position_embeddings", TOKENS)),), min(
+                    VOCABULARY, config["vocab_size"]
+                )
+            side = config.get("image_size", 224)
+            return (config.get("num_channels", 3), side, side), 0
+        side = LARGE_IMAGES.get(self.model, 32)
+        return (3, side, side), 0
+
+    def network(self) -> nn.Module:
+        """The network with the same random weights at every call."""
+        torch.manual_seed(0)
+        if not is_own(self.model):
+            return build(self.model, num_classes=CLASSES, **IMAGE_OPTIONS.get(self.model, {}))
+        (first, *rest), tokens = self.inputs()
+        image = {"in_channels": first} if len(rest) == 2 and not tokens else {}
+        return build_own(self.model, {}, {"num_classes": CLASSES, **image})
+
+    def require_fitting(self) -> None:
+        """Let a network of the user's own see one batch, before anything is begun.
+
+        Raises:
+            ValueError: If it does not take it, or returns no logits.
+        """
+        if is_own(self.model):
+            inputs, _ = Bench(self, torch.device("cpu"), 0, 1)._batch(torch.Generator())
+            shape = "x".join(map(str, inputs.shape[1:]))
+            try:
+                logits_of(self.network()(inputs), len(inputs), CLASSES)
+            except (RuntimeError, TypeError, IndexError) as error:
+                raise ValueError(
+                    f"{self.model} does not take inputs of {shape} ({error}); say what a sample "
+                    "of yours is like: --shape 3x32x32"
+                ) from error
 
 
 @dataclass(frozen=True)
@@ -56,9 +115,7 @@ class Bench:
 
     def model(self) -> nn.Module:
         """The network with the same random weights at every call."""
-        torch.manual_seed(0)
-        name = self.workload.model
-        return build(name, num_classes=CLASSES, **IMAGE_OPTIONS.get(name, {})).to(self.device)
+        return self.workload.network().to(self.device)
 
     def optimizer(self, model: nn.Module) -> Optimizer:
         if self.workload.base == "adamw":
@@ -73,12 +130,11 @@ class Bench:
         return cycle([tuple(t.chunk(parts)[part].to(self.device) for t in b) for b in whole])
 
     def _batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        n, model = self.workload.batch_size, self.workload.model
-        if model in TEXT:
-            inputs = torch.randint(VOCABULARY, (n, TOKENS), generator=generator)
+        n, (shape, tokens) = self.workload.batch_size, self.workload.inputs()
+        if tokens:
+            inputs = torch.randint(tokens, (n, *shape), generator=generator)
         else:
-            side = LARGE_IMAGES.get(model, 32)
-            inputs = torch.randn(n, 3, side, side, generator=generator)
+            inputs = torch.randn(n, *shape, generator=generator)
         return inputs, torch.randint(CLASSES, (n,), generator=generator)
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:

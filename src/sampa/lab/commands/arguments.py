@@ -31,6 +31,7 @@ from sampa.lab.options import (
     require_rules,
 )
 from sampa.lab.reproduce.request import Request
+from sampa.lab.training.own import Named, as_named
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
 
@@ -44,6 +45,12 @@ class Changes:
         method: A method, such as sgd, sam, sampa, sampa-0.1, looksam; the recipe's if not given.
         rho: Perturbation radius.
         lam: SAMPa's λ.
+        data: In place of the recipe's: a data set of ours, or your own: folder:PATH (a folder a
+            class), hf:PATH (a data set of Hugging Face on disk), or a function that returns
+            (train, test), as file.py:NAME or package.module:NAME.
+        model: In place of the recipe's: a network of ours, or your own: hf:PATH (a model folder of
+            Hugging Face), or a class or function, as file.py:NAME or package.module:NAME.
+        size: Side of the images that are seen, or tokens after which text is cut.
         lr: Learning rate.
         epochs: Passes over the data.
         batch_size: Samples a batch, over all devices of a branch.
@@ -56,6 +63,9 @@ class Changes:
     method: str | None = None
     rho: NotNegative | None = None
     lam: NotNegative | None = None
+    data: str | None = None
+    model: str | None = None
+    size: Count | None = None
     lr: Positive | None = None
     epochs: Count | None = None
     batch_size: Count | None = None
@@ -64,15 +74,21 @@ class Changes:
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
 
+    def named(self) -> Named:
+        """What is the user's own."""
+        return Named(self.data, self.model, self.model_path)
+
     def applied_to(self, run: Run) -> Run:
         """The run with these changes."""
         changes: dict[str, Any] = {**vars(self), "compile": self.compile or None}
-        lr, path = changes.pop("lr"), changes.pop("model_path")
+        lr, size = changes.pop("lr"), changes.pop("size")
+        for name in ("data", "model", "model_path"):
+            del changes[name]
+        run = as_named(run, self.named())
         if lr is not None:
             changes["base"] = replace(run.base, lr=lr)
-        if path is not None:
-            options = {**run.model.options, "path": str(path)}
-            changes["model"] = replace(run.model, options=options)
+        if size is not None:
+            changes["data"] = replace(run.data, size=size)
         return run.changed(base_epochs=self.epochs, **changes)
 
 
@@ -87,12 +103,21 @@ class TrainArguments:
         sampa train cifar10-resnet56 --method sampa --devices 2 --data-dir ~/data
         sampa train cifar10-resnet56 --method sampa --devices 2 --resume
         torchrun --nproc-per-node 4 -m sampa train cifar10-wrn-28-10
+        sampa train images --data folder:photos --model resnet56 --size 64
+        sampa train images --data data.py:load --model nets.py:Net
+        sampa train text --data hf:reviews --model hf:bert
+        sampa train recipe.py:mine
+        sampa train mine.json --model nets.py:Net
+
+    Only code that is named on the command line is executed: what a JSON file names must be named
+    again with --data and --model.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after
     saving: the same command with --resume goes on.
 
     Attributes:
-        recipe: The experiment; `--list` shows them. A run.json repeats the run it describes.
+        recipe: The experiment; `--list` shows them. Or your own: file.py:FUNCTION, which returns a
+            Run, or a JSON file with the fields of one. A run.json repeats the run it describes.
         list: List the recipes and stop.
         devices: Processes to start on this machine.
         out: Folder of the run (default: runs/RECIPE/METHOD/seed-SEED).
@@ -120,12 +145,15 @@ class CompareArguments:
         sampa compare cifar10-cpu --methods sgd sam sampa-0 sampa --seeds 5 --jobs 2
         sampa compare cifar10-resnet56 --methods sam sampa --devices 2
         sampa compare digits-cpu --extra="--epochs 3 --lr 0.1"
+        sampa compare images --data folder:photos --model nets.py:Net
 
     Calling it again goes on where it stopped. Exit codes: 0 all runs are done, 1 some failed, 2
     wrong usage, 130 and 143 stopped by Ctrl-C or SIGTERM after the running ones saved.
 
     Attributes:
-        recipe: The experiment; `sampa train --list` shows them.
+        recipe: The experiment; `sampa train --list` shows them. Or your own, as for `sampa train`.
+        data: In place of the recipe's, as for `sampa train`.
+        model: Likewise.
         methods: The methods to compare.
         seeds: How many seeds each.
         first_seed: The seeds are first_seed, first_seed + 1, ...
@@ -141,6 +169,8 @@ class CompareArguments:
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
+    data: str | None = None
+    model: str | None = None
     methods: Names = ("sgd", "sam", "sampa")
     seeds: Count = 3
     first_seed: Natural = 0
@@ -193,19 +223,23 @@ class EvalArguments:
     Examples:
         sampa eval runs/digits-cpu/sampa/seed-0
         sampa eval runs/cifar10-cpu/sam/seed-1 --which last --split validation
+        sampa eval runs/mine/sampa/seed-0 --data data.py:load --model nets.py:Net
 
     Attributes:
         run_folder: The folder that `sampa train` wrote.
         which: The best model on validation, or the newest; if not given, what the run reports.
         split: The data to judge it on.
-        model_path: Pretrained weights, if the run began from some: its files are not trusted to
-            name others.
+        data: The run's data, if it is code of your own: its files are not trusted to name code.
+        model: The run's network, if it is your own: likewise.
+        model_path: Pretrained weights, if the run began from some: likewise.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
     """
 
     run_folder: Positional[Folder]
     which: Literal["best", "last"] | None = None
     split: Literal["test", "validation"] = "test"
+    data: str | None = None
+    model: str | None = None
     model_path: Path | None = None
     data_dir: Folder | None = None
 
@@ -304,9 +338,12 @@ class BenchArguments:
         sampa bench --json bench.json --html bench.html
         sampa bench --device cuda --model resnet50 --batch-size 64
         sampa bench --count --model resnet56
+        sampa bench --model nets.py:Net --shape 1x28x28 --batch-size 64 --advise
 
     Attributes:
-        model: A network by name, such as resnet20, resnet56, mlp, bert-mini.
+        model: A network by name, such as resnet20, resnet56, mlp, bert-mini; or your own, as for
+            `sampa train`: hf:PATH, file.py:NAME or package.module:NAME.
+        shape: Of one sample, for a network of your own: such as 3x32x32, or 64 for 64 numbers.
         batch_size: Samples in a batch; data-parallel contenders share one.
         rounds: Steps of each contender; more make the medians steadier (default: as many as take
             about two minutes, and 5 at the least).
@@ -324,6 +361,7 @@ class BenchArguments:
     """
 
     model: str = "resnet20"
+    shape: str = ""
     batch_size: Annotated[int, Rule(">= 2", lambda v: v >= 2)] = 128
     rounds: Count | None = None
     base: Literal["sgd", "adamw"] = "sgd"

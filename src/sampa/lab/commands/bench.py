@@ -24,6 +24,7 @@ from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
 from sampa.lab.devices import device_name, find_device
 from sampa.lab.models import build
+from sampa.lab.named import is_own
 from sampa.lab.progress import Bar
 from sampa.lab.results.table import for_terminal
 from sampa.lab.training.conditions import conditions
@@ -35,9 +36,11 @@ MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 
 def main(arguments: BenchArguments) -> int:
     with wrong_usage():
-        workload = Workload(arguments.model, arguments.batch_size, arguments.base)
+        model, size, shape = arguments.model, arguments.batch_size, arguments.shape
+        workload = Workload(model, size, arguments.base, shape)
     if arguments.count:
-        return _count(arguments)
+        return _count(arguments, workload)
+    workload.require_fitting()
     devices = [find_device(arguments.device, rank) for rank in range(RANKS)]
     names = tuple(contenders(all_methods=arguments.all_methods))
     console = Console()
@@ -73,8 +76,9 @@ def _peaks(workload: Workload, devices: Sequence[torch.device]) -> dict[str, int
     return found
 
 
-def _count(arguments: BenchArguments) -> int:
-    counts = count_steps([tuple(p.shape) for p in build(arguments.model).parameters()])
+def _count(arguments: BenchArguments, workload: Workload) -> int:
+    network = workload.network() if is_own(workload.model) else build(workload.model)
+    counts = count_steps([tuple(p.shape) for p in network.parameters()])
     console = Console()
     console.print(for_terminal(device_table(arguments.model, counts)))
     console.print(for_terminal(host_time_table(host_time())))
@@ -95,7 +99,7 @@ def _conditions(workload: Workload, device: torch.device) -> dict[str, Any]:
     found = conditions()
     found["machine"]["device"] = device_name(device)
     found |= {"threads": 1, "processes": RANKS, "load_before": os.getloadavg()[0]}
-    return found | {"problem": asdict(workload)}
+    return found | {"problem": {k: v for k, v in asdict(workload).items() if v != ""}}
 
 
 def _write(file: Path, text: str) -> None:

@@ -14,14 +14,14 @@ from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import say
 from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import Job, Jobs, threads_each
-from sampa.lab.training.recipes import find_recipe
+from sampa.lab.training.recipes import recipe_of
 from sampa.lab.training.records import comparison, conditions_of, read_results, write_record
 from sampa.messages import wrong_usage
 
 
 def main(arguments: CompareArguments) -> int:
     with wrong_usage():
-        run = find_recipe(arguments.recipe)
+        run = recipe_of(arguments.recipe)
     out = arguments.out or Path("runs") / run.name
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     grid = [
@@ -65,6 +65,8 @@ def grid_job(method: str, seed: int, folder: Path, grid: CompareArguments) -> Jo
         *("--out", str(folder), "--resume", "--devices", str(grid.devices)),
         *threads_each(grid.jobs, grid.devices),
         *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
+        *(("--data", grid.data) if grid.data else ()),
+        *(("--model", grid.model) if grid.model else ()),
         *shlex.split(grid.extra),
     ]
     run = checked(read_arguments("train", options))

@@ -6,6 +6,7 @@ from sampa.lab.commands.arguments import EvalArguments
 from sampa.lab.devices import find_device
 from sampa.lab.terminal import say
 from sampa.lab.training.launch import set_up_process
+from sampa.lab.training.own import Named
 from sampa.lab.training.saved import load_saved
 
 
@@ -14,7 +15,7 @@ def main(arguments: EvalArguments) -> int:
     saved = load_saved(
         arguments.run_folder,
         which=arguments.which,
-        model_path=arguments.model_path,
+        named=Named(arguments.data, arguments.model, arguments.model_path),
         data_dir=arguments.data_dir,
     )
     scores = saved.task.evaluate(saved.model.to(find_device()).eval(), arguments.split)

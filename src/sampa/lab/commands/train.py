@@ -15,8 +15,9 @@ from sampa.lab.commands.arguments import TrainArguments
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.table import Table, for_terminal, row
 from sampa.lab.terminal import say
-from sampa.lab.training.recipes import RECIPES, find_recipe
-from sampa.lab.training.run import Run, read_run, with_trusted_weights
+from sampa.lab.training.own import as_named
+from sampa.lab.training.recipes import RECIPES, find_recipe, recipe_of
+from sampa.lab.training.run import Run
 from sampa.lab.training.session import Interrupted, StepFailed
 from sampa.messages import require, wrong_usage
 
@@ -77,12 +78,12 @@ def checked(arguments: TrainArguments) -> Run:
 
 
 def configured(arguments: TrainArguments) -> Run:
-    """The run of a recipe's name, or of a file that a run left behind, with all changes."""
-    name, changes = arguments.recipe, arguments.changes
-    is_file = name.endswith(".json")
-    run = with_trusted_weights(read_run(Path(name)), changes.model_path) if is_file else None
+    """The run of a recipe, ours or the user's own, or of a run.json, with all changes."""
+    changes, run = arguments.changes, None
+    if arguments.recipe.endswith(".json"):  # what is wrong with a file is not wrong usage
+        run = as_named(recipe_of(arguments.recipe), changes.named())
     with wrong_usage():
-        return changes.applied_to(run or find_recipe(name))
+        return changes.applied_to(run or recipe_of(arguments.recipe))
 
 
 def default_folder(run: Run) -> Path:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from sampa.lab.data.draws import epoch_words
-from sampa.lab.data.image_data import Images
+from sampa.lab.data.image_data import Samples
 from sampa.lab.data.plans import BatchPlan, require_indices
 
 ImageBatch = tuple[Tensor, Tensor, Tensor]
@@ -22,13 +21,14 @@ class ImageBatches:
     """Batches of images, in the order of a plan.
 
     Attributes:
-        data: Images.
+        data: Images, or other samples.
         plan: Which of them make up which batch, and which part of it is ours.
         augment_seed: Crop and mirror at random, in the way of the data set, by a pure function of
             (seed, epoch, index): it does not depend on the batch size, nor on which samples are
             used. None leaves the images as they are.
 
     Example:
+        >>> import numpy as np
         >>> from sampa.lab.data.digits import load_digits
         >>> from sampa.lab.data.plans import Shuffled
         >>> digits = load_digits()
@@ -38,7 +38,7 @@ class ImageBatches:
         torch.Size([64, 1, 8, 8])
     """
 
-    data: Images
+    data: Samples
     plan: BatchPlan
     augment_seed: int | None = None
 
@@ -48,30 +48,19 @@ class ImageBatches:
     def __len__(self) -> int:
         return len(self.plan)
 
+    @property
+    def may_be_ahead(self) -> bool:
+        """Whether a thread may make batches beside a step."""
+        return not self.data.seeds_generators
+
     def batch(self, epoch: int, number: int) -> ImageBatch:
         """This shard's part of a batch of an epoch; the same arguments give the same bits."""
         index = self.plan.part(epoch, number)
-        if self.augment_seed is None:
-            pixels = self.data.pixels(index)
-        else:
-            words = epoch_words(len(self.data), self.augment_seed, epoch)[index]
-            pixels = self.data.augmented(index, words)
-        images = normalized(pixels, self.data.mean, self.data.std)
+        seed = self.augment_seed
+        words = None if seed is None else epoch_words(len(self.data), seed, epoch)[index]
         labels = torch.from_numpy(self.data.labels[index])
-        return images, labels, torch.from_numpy(index.copy())
+        return self.data.inputs(index, words), labels, torch.from_numpy(index.copy())
 
     def __iter__(self) -> Iterator[ImageBatch]:
         """The first epoch."""
         return (self.batch(0, number) for number in range(len(self)))
-
-
-def normalized(pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Pixels 0 ... 255 as (x - mean) / std, in float32: (x - 255 mean) / (255 std).
-
-    A subtraction and a division, each rounded once: the bits do not depend on the batch's shape.
-    """
-    shift, scale = (
-        (255 * torch.tensor(values, dtype=torch.float64)).float().view(1, -1, 1, 1)
-        for values in (mean, std)
-    )
-    return torch.from_numpy(pixels).float().sub_(shift).div_(scale)

@@ -28,5 +28,5 @@ def load_digits(split: str = "train", seed: int = 0) -> ImageData:
     mean, std = channel_statistics(images[np.sort(order[:cut])])
     chosen = np.sort(order[:cut] if split == "train" else order[cut:])
     classes = tuple(str(digit) for digit in range(10))
-    labels = labels[chosen].astype(np.int64)
+    labels = np.asarray(labels)[chosen].astype(np.int64)
     return ImageData(labels, classes, mean, std, images[chosen], padding=1, flips=False)

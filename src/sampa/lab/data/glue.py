@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -102,14 +102,24 @@ class TextData:
         first: The sentence, or the first of each pair.
         second: The second of each pair; None where there is but one.
         labels: int64 classes, or float32 scores.
+        classes: The names that labels stand for, if the data itself tells them.
     """
 
     first: tuple[str, ...]
     second: tuple[str, ...] | None
     labels: np.ndarray
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, index: np.ndarray) -> TextData:
+        """Only these samples, in this order."""
+        first, second = (
+            None if texts is None else tuple(texts[i] for i in index)
+            for texts in (self.first, self.second)
+        )
+        return replace(self, first=first, second=second, labels=self.labels[index])
 
 
 def find_task(name: str) -> GlueTask:

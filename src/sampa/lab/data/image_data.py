@@ -1,4 +1,4 @@
-"""Labeled images, in memory or decoded when asked for, and what may be done to a whole set."""
+"""Labeled samples, most of them images, and what may be done to a whole set."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from sampa.lab.data.draws import permutation
 from sampa.messages import require
@@ -19,24 +21,59 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
-class Images(ABC):
+class Samples(ABC):
+    """Inputs of a network, each with its class.
+
+    Attributes:
+        labels: int64, one per sample.
+        classes: The names that labels stand for.
+    """
+
+    seeds_generators: ClassVar[bool] = False
+    """Whether it seeds Python's and torch's own generators: then no thread may make inputs beside
+    a step, which uses them too."""
+
+    labels: np.ndarray
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def inputs(self, index: np.ndarray, words: np.ndarray | None) -> Tensor:
+        """Inputs as the network sees them, each altered by its own random word if there are any."""
+
+    @property
+    @abstractmethod
+    def channels(self) -> int | None:
+        """Of an image; None if inputs are something else."""
+
+    @abstractmethod
+    def take(self, index: np.ndarray) -> Self:
+        """Only these samples, in this order."""
+
+
+@dataclass(frozen=True)
+class Images(Samples):
     """Labeled images of one size.
 
     Attributes:
-        labels: int64, one per image.
-        classes: The names that labels stand for.
         mean: Per channel, in units of the largest pixel value; of the training images, also for the
             test images.
         std: Likewise.
     """
 
-    labels: np.ndarray
-    classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    @property
+    def channels(self) -> int:
+        return len(self.mean)
+
+    def inputs(self, index: np.ndarray, words: np.ndarray | None) -> Tensor:
+        """Normalized images, float32."""
+        pixels = self.pixels(index) if words is None else self.augmented(index, words)
+        return normalized(pixels, self.mean, self.std)
 
     @abstractmethod
     def pixels(self, index: np.ndarray) -> np.ndarray:
@@ -46,9 +83,17 @@ class Images(ABC):
     def augmented(self, index: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Images for training, each altered by its own random word."""
 
-    @abstractmethod
-    def take(self, index: np.ndarray) -> Self:
-        """Only these images, in this order."""
+
+def normalized(pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Pixels 0 ... 255 as (x - mean) / std, in float32: (x - 255 mean) / (255 std).
+
+    A subtraction and a division, each rounded once: the bits do not depend on the batch's shape.
+    """
+    shift, scale = (
+        (255 * torch.tensor(values, dtype=torch.float64)).float().view(1, -1, 1, 1)
+        for values in (mean, std)
+    )
+    return torch.from_numpy(pixels).float().sub_(shift).div_(scale)
 
 
 @dataclass(frozen=True)
@@ -91,7 +136,7 @@ class ImageData(Images):
         return replace(self, images=self.images[index], labels=self.labels[index])
 
 
-AnyImages = TypeVar("AnyImages", bound=Images)
+AnySamples = TypeVar("AnySamples", bound=Samples)
 
 
 def crop_and_flip(
@@ -153,12 +198,12 @@ def _block_means(images: np.ndarray, k: int) -> np.ndarray:
     return ((2 * sums + k * k) // (2 * k * k)).astype(np.uint8)
 
 
-def subset(data: AnyImages, n: int, seed: int) -> AnyImages:
-    """`n` images with each class's share kept, a pure function of the seed, in their old order.
+def subset(data: AnySamples, n: int, seed: int) -> AnySamples:
+    """`n` samples with each class's share kept, a pure function of the seed, in their old order.
 
-    Classes get n · share images, rounded down; the largest remainders get one more.
+    Classes get n · share samples, rounded down; the largest remainders get one more.
     """
-    require("n", n, 1 <= n <= len(data), f"between 1 and the {len(data)} images there are")
+    require("n", n, 1 <= n <= len(data), f"between 1 and the {len(data)} samples there are")
     counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
     quotas = dict(enumerate(_apportion(counts, n)))
     kept: list[int] = []

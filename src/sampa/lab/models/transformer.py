@@ -142,9 +142,11 @@ def classifier(
             dtype=torch.float32,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
+            trust_remote_code=False,  # a folder's own code is not executed, nor asked about
             **options,
         )
-    require_fitting(path, (key for key in absent(report) if not key.startswith("classifier.")))
+    body = f"{model.base_model_prefix}."  # all but the head
+    require_fitting(path, (key for key in absent(report) if key.startswith(body)))
     return Logits(model).train()  # from_pretrained leaves dropout off
 
 

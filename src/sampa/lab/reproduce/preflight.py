@@ -18,7 +18,7 @@ from sampa.lab.results.paper import published
 from sampa.lab.training.method import epochs_of
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
-from sampa.lab.training.tasks import load_images
+from sampa.lab.training.tasks import load_data
 
 SAMPLES = {  # for training, as published with each data set
     "cifar10": 50_000,
@@ -89,7 +89,7 @@ def _loader(run: Run, request: Request) -> Callable[[], object]:
     if run.data.name.startswith("glue/"):
         task = run.data.name.removeprefix("glue/")
         return lambda: load_glue(request.data_dir, task)
-    return lambda: load_images(run, request.data_dir)
+    return lambda: load_data(run, request.data_dir)
 
 
 # ---- time ------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ def read_fields(kind: type[T], values: Any, where: str) -> T:
     """The dataclass that a JSON object describes.
 
     Args:
-        kind: The dataclass; its fields may be dataclasses themselves.
+        kind: The dataclass; its fields may be dataclasses themselves. A field whose metadata has
+            "saved" as False is never read.
         values: What was read.
         where: Its name in messages.
 
@@ -44,7 +45,8 @@ def read_fields(kind: type[T], values: Any, where: str) -> T:
 
 @cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
+    hints, saved = get_type_hints(kind), [f for f in fields(kind) if f.metadata.get("saved", True)]
+    return {f.name: hints[f.name] for f in saved}
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:

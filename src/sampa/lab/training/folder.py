@@ -311,6 +311,11 @@ class RunFolder:
 
 def _changes(before: Run, now: Run) -> list[Change]:
     then, here = leaves(before.as_json()), leaves(now.as_json())
-    names = [name for name in {**then, **here} if name != "about"]
+    names = [name for name in {**then, **here} if name != "about" and not _is_place(name)]
     pairs = [(n, then.get(n, "nothing"), here.get(n, "nothing")) for n in names]
     return [(n, before, after) for n, before, after in pairs if before != after]
+
+
+def _is_place(name: str) -> bool:
+    """Where something of the user's own is; that it is the same, its hash says."""
+    return name.startswith("sources.") and name.endswith(".path")

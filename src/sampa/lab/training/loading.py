@@ -46,7 +46,7 @@ class Loader:
         device: Where batches are needed.
         prefetch: Let a thread make the batch after the one that was asked for and copy it on a
             stream of its own. By default where the device is not the CPU: there the thread would
-            take its time from the step.
+            take its time from the step. Never where batches seed generators that a step uses.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class Loader:
         prefetch: bool | None = None,
     ) -> None:
         self._batches, self._epochs, self._device = batches, epochs, device
-        ahead = device.type != "cpu" if prefetch is None else prefetch
+        wanted = device.type != "cpu" if prefetch is None else prefetch
+        ahead = wanted and getattr(batches, "may_be_ahead", True)
         # All copies are made by one thread: a stream cannot be entered by two at once.
         self._thread = ThreadPoolExecutor(1, "sampa-loader") if ahead else None
         self._begun: dict[int, Future[Loaded]] = {}

@@ -14,7 +14,6 @@ from torch import nn
 import sampa
 from sampa.execution.randomness import derive_seed
 from sampa.lab.devices import find_device, move_model
-from sampa.lab.models import build
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.terminal import say
 from sampa.lab.training import ranks
@@ -25,6 +24,7 @@ from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
 from sampa.lab.training.method import branches_of, checked_method, epochs_of, optimizer_of
+from sampa.lab.training.network import network_of
 from sampa.lab.training.progress import Display, write_curves
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import (
@@ -86,7 +86,7 @@ class Trainer:
         self.per_epoch = len(self.task.batches)
         self.loader = Loader(self.task.batches, self.epochs, self.device, settings.prefetch)
         torch.manual_seed(derive_seed(run.seed, "model"))
-        self.model = build(run.model.name, **run.model.options, **self.task.model_options())
+        self.model = network_of(run, self.task.model_options())
         move_model(self.model, self.device)
         network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
         self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)

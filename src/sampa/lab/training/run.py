@@ -20,9 +20,10 @@ class DataSpec:
     """Which data, and what is done to it.
 
     Attributes:
-        name: cifar10, cifar100, digits, imagenet, or glue/<task>.
-        size: Image side after averaging down (None keeps the original), or tokens after which text
-            is cut.
+        name: cifar10, cifar100, digits, imagenet, or glue/<task>; or the user's own: folder:PATH,
+            hf:PATH, or a function, file.py:name or package.module:name.
+        size: Image side after averaging down, or of files of any size (None: the original, or 224),
+            or tokens after which text is cut.
         subset: Number of training samples drawn from the training set; None takes all.
         upscale: Image side that the model sees, by bicubic interpolation.
         augment: Random crops after padding with 4 pixels, and horizontal flips.
@@ -47,7 +48,11 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A network by name, with its options (such as the path of pretrained weights)."""
+    """A network by name, with its options (such as the path of pretrained weights).
+
+    The name is one of `models.MODELS`; or the user's own: hf:PATH, or a class or function,
+    file.py:name or package.module:name.
+    """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -106,6 +111,9 @@ class Run:
         epochs: Passes over the training images.
         base_epochs: Passes for the plain base optimizer, if it is given more (as in the paper).
         select: Which model is reported: the best on the validation images, or the last.
+        sources: Of what is the user's own (recipe, data, model): where it is, and its hash.
+        from_file: Whether the run was read from a file: what that names is then not executed. It is
+            never saved.
     """
 
     name: str
@@ -128,6 +136,8 @@ class Run:
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     seed: int = 0
+    sources: dict[str, dict[str, str]] = field(default_factory=dict)
+    from_file: bool = field(default=False, compare=False, repr=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         require("epochs", self.epochs, self.epochs >= 1, ">= 1")
@@ -141,16 +151,16 @@ class Run:
         return replace(self, **{k: v for k, v in changes.items() if v is not None})
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "from_file"}
 
     @staticmethod
-    def from_json(values: dict[str, Any]) -> Run:
-        """The run that `as_json` describes.
+    def from_json(values: dict[str, Any], where: str = "run") -> Run:
+        """The run that `as_json` describes; `where` is its name in messages.
 
         Raises:
             ValueError: If a field is unknown, missing or not of its type.
         """
-        return read_fields(Run, values, "run")
+        return replace(read_fields(Run, values, where), from_file=True)
 
 
 def read_run(file: Path) -> Run:
@@ -164,21 +174,3 @@ def read_run(file: Path) -> Run:
     is_run = isinstance(saved, dict) and isinstance(saved.get("run"), dict)
     require(str(file), type(saved).__name__, is_run, 'an object with "run", as sampa writes it')
     return Run.from_json(saved["run"])
-
-
-def with_trusted_weights(run: Run, path: Path | None) -> Run:
-    """A run from a file, with pretrained weights from where the user says, not the file.
-
-    Raises:
-        ValueError: If it names weights and the user does not.
-    """
-    named = run.model.options.get("path")
-    if named is None and path is None:
-        return run
-    if path is None:
-        raise ValueError(
-            f"the run began from the weights {named!r}, and a file is not trusted to name others; "
-            "if you trust them, say where they are: --model-path"
-        )
-    options = {**run.model.options, "path": str(path)}
-    return replace(run, model=replace(run.model, options=options))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from sampa.lab.models import build
 from sampa.lab.terminal import say
 from sampa.lab.training import checkpoint
 from sampa.lab.training.folder import RunFolder
-from sampa.lab.training.run import Run, with_trusted_weights
+from sampa.lab.training.network import network_of
+from sampa.lab.training.own import Named, as_named
+from sampa.lab.training.run import Run
 from sampa.lab.training.tasks import ImageTask, open_task
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def load_saved(
     path: Path,
     *,
     which: str | None = None,
-    model_path: Path | None = None,
+    named: Named | None = None,
     data_dir: Path | None = None,
 ) -> Saved:
     """The model of a run's folder.
@@ -45,20 +46,28 @@ def load_saved(
     Args:
         path: The folder.
         which: "best", "last", or None for the one that the run reports.
-        model_path: Pretrained weights, if the run began from some.
+        named: What the user names of it: its files are not trusted to name code or weights.
         data_dir: Where data sets are.
 
     Raises:
         ValueError: If the folder holds no such model.
     """
     folder = RunFolder(path)
-    run = with_trusted_weights(folder.run(), model_path)
+    before = folder.run()
+    run = as_named(before, named or Named())
+    for role, source in run.sources.items():
+        if source["sha256"] != before.sources.get(role, {}).get("sha256"):
+            say(f"warning: the {role} in {source['path']} is not what the run was made with")
     which = which or run.select
     kind = checkpoint.BEST if which == "best" else checkpoint.NEWEST
     found = checkpoint.newest(folder.checkpoints, kind, say, folder.owner())
     if found is None:
         raise ValueError(f"{path} has no {which} checkpoint that is whole")
     task = open_task(run, data_dir)
-    model = build(run.model.name, **run.model.options, **task.model_options())
-    model.load_state_dict(found.state["model"])
+    model = network_of(run, task.model_options())
+    try:
+        model.load_state_dict(found.state["model"])
+    except RuntimeError as error:
+        name = run.model.name
+        raise ValueError(f"{found.path} has the weights of another network than {name}") from error
     return Saved(run, found.path.name, task, model)

@@ -16,12 +16,20 @@ from sampa.execution.randomness import derive_seed
 from sampa.lab.data.batches import ImageBatches
 from sampa.lab.data.cifar import load_cifar
 from sampa.lab.data.digits import load_digits
-from sampa.lab.data.image_data import Images, resize, subset
+from sampa.lab.data.folders import load_folder
+from sampa.lab.data.glue import TextData
+from sampa.lab.data.hugging_face import load_hugging_face
+from sampa.lab.data.image_data import ImageData, Samples, resize, subset
+from sampa.lab.data.image_files import SIZE
 from sampa.lab.data.imagenet import load_imagenet
 from sampa.lab.data.label_noise import human_labels, symmetric_noise
+from sampa.lab.data.own import load_own
 from sampa.lab.data.plans import Sequential, Shuffled, train_validation_split
+from sampa.lab.models.own import logits_of
+from sampa.lab.named import FOLDER, HUGGING_FACE, folder_of, is_code
+from sampa.lab.training.own import require_named
 from sampa.lab.training.ranks import rank, sum_over_ranks, world_size
-from sampa.lab.training.run import Run
+from sampa.lab.training.run import DataSpec, Run
 from sampa.messages import unknown
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageTask:
-    """Image classification.
+    """Classification of images, or of other inputs of one shape.
 
     A task has training batches, a loss with everything that some method asks for, and metrics on
     its splits. All ranks evaluate together and get the same numbers.
@@ -49,7 +57,7 @@ class ImageTask:
     """
 
     batches: ImageBatches
-    splits: dict[str, tuple[Images, np.ndarray]]
+    splits: dict[str, tuple[Samples, np.ndarray]]
     label_smoothing: float
     upscale: int | None = None
     eval_batch_size: int = 500
@@ -60,7 +68,9 @@ class ImageTask:
         return len(self.batches.data.classes)
 
     def model_options(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes, "in_channels": len(self.batches.data.mean)}
+        channels = self.batches.data.channels
+        image = {} if channels is None else {"in_channels": channels}
+        return {"num_classes": self.num_classes, **image}
 
     def loss(self, model: nn.Module, batch: Any) -> sampa.Loss:
         images, labels, index = batch
@@ -73,7 +83,7 @@ class ImageTask:
     def _logits(self, model: nn.Module, images: Tensor) -> Tensor:
         if self.upscale is not None:
             images = F.interpolate(images, size=self.upscale, mode="bicubic", antialias=True)
-        return model(images).float()
+        return logits_of(model(images), len(images), self.num_classes)
 
     @torch.inference_mode()
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
@@ -98,14 +108,21 @@ def open_task(
     """The task of a run, with this process's share of each batch.
 
     Raises:
-        ValueError: If the data set is not known.
+        ValueError: If the data set is not known, or is code that the user did not name.
         FileNotFoundError: Saying where to get it.
     """
+    require_named(run)
     if run.data.name.startswith("glue/"):
-        from sampa.lab.training.text import open_text_task  # needs the extra nlp
+        from sampa.lab.training.text import open_glue_task  # needs the extra nlp
 
-        return open_text_task(run, data_dir, shard=shard, shards=shards)
-    train, test = load_images(run, data_dir)
+        return open_glue_task(run, data_dir, shard=shard, shards=shards)
+    train, test = load_data(run, data_dir)
+    if isinstance(train, TextData):
+        from sampa.lab.training.text import open_text_task
+
+        assert isinstance(test, TextData)
+        return open_text_task(run, train, test, shard=shard, shards=shards)
+    assert isinstance(test, Samples)
     kept, held_back = train_validation_split(len(train), run.data.validation, run.seed)
     everything = (test, np.arange(len(test)))
     # Where nothing is held back, nothing is chosen: the test images only show how a run gets on.
@@ -122,25 +139,41 @@ def open_task(
 
 IMAGE_SETS = ("cifar10", "cifar100", "digits", "imagenet")
 
+AnyData = Samples | TextData
 
-def load_images(run: Run, data_dir: Path | None) -> tuple[Images, Images]:
-    """Training images with the labels that training sees, and test images with clean ones."""
+
+def load_data(run: Run, data_dir: Path | None) -> tuple[AnyData, AnyData]:
+    """Training samples with the labels that training sees, and test samples with clean ones."""
     spec = run.data
-    if spec.name == "imagenet":
-        return load_imagenet(data_dir, "train"), load_imagenet(data_dir, "val")
-    if spec.name == "digits":
-        train, test = load_digits("train"), load_digits("test")
-    elif spec.name in ("cifar10", "cifar100"):
-        classes = 10 if spec.name == "cifar10" else 100
-        train, test = (load_cifar(data_dir, classes, split) for split in ("train", "test"))
-    else:
-        raise ValueError(unknown("data", spec.name, IMAGE_SETS))
+    train, test = _loaded(spec, data_dir)
+    if isinstance(train, TextData):
+        return train, test
     if spec.human_labels is not None:
         train = replace(train, labels=human_labels(train.labels, spec.human_labels, data_dir))
     if spec.subset is not None:
         train = subset(train, spec.subset, seed=0)
-    if spec.size is not None:
+    if spec.size is not None and isinstance(train, ImageData) and isinstance(test, ImageData):
         train, test = resize(train, spec.size), resize(test, spec.size)
     seed = derive_seed(run.seed, "label noise")
     noisy = symmetric_noise(train.labels, len(train.classes), spec.label_noise, seed)
     return replace(train, labels=noisy), test
+
+
+def _loaded(spec: DataSpec, data_dir: Path | None) -> tuple[AnyData, AnyData]:
+    name, size = spec.name, spec.size
+    if name.startswith(FOLDER):
+        return load_folder(folder_of(name), size)
+    if name.startswith(HUGGING_FACE):
+        return load_hugging_face(folder_of(name), size)
+    if is_code(name):
+        return load_own(name, data_dir)
+    if name == "imagenet":
+        side = size or SIZE
+        return load_imagenet(data_dir, "train", side), load_imagenet(data_dir, "val", side)
+    if name == "digits":
+        return load_digits("train"), load_digits("test")
+    if name in ("cifar10", "cifar100"):
+        classes = 10 if name == "cifar10" else 100
+        return load_cifar(data_dir, classes, "train"), load_cifar(data_dir, classes, "test")
+    own = "; your own is named as folder:PATH, hf:PATH or file.py:function"
+    raise ValueError(unknown("data", name, (*IMAGE_SETS, "glue/TASK")) + own)

@@ -1,4 +1,4 @@
-"""GLUE tasks for a sentence classifier."""
+"""GLUE tasks, and the user's own, for a sentence classifier."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from torch.nn import functional as F
 import sampa
 from sampa.execution.randomness import derive_seed
 from sampa.lab.data.draws import permutation
-from sampa.lab.data.glue import GlueTask, find_task, load_glue
+from sampa.lab.data.glue import GlueTask, TextData, find_task, load_glue
 from sampa.lab.data.metrics import glue_metrics, predictions
 from sampa.lab.data.plans import Sequential, Shuffled, train_validation_split
 from sampa.lab.data.text_batches import MAX_LENGTH, EncodedText, TextBatches, encode, load_tokenizer
+from sampa.lab.models.own import logits_of
 from sampa.lab.models.transformer import find_minilm
+from sampa.lab.named import HUGGING_FACE, folder_of
 from sampa.lab.training.run import Run
 from sampa.messages import require
 
 
 @dataclass(frozen=True)
 class TextTask:
-    """A GLUE task. Models are judged on the development set: GLUE's test labels are not public.
+    """A GLUE task, or one like it.
+
+    Models are judged on the development set: GLUE's test labels are not public.
 
     Attributes:
         splits: Text to be judged on by name, with the samples of it that count. Accuracy on the
@@ -50,7 +54,7 @@ class TextTask:
         return {"num_classes": self.num_classes}
 
     def loss(self, model: nn.Module, batch: Any) -> sampa.Loss:
-        logits = _logits(model, batch)
+        logits = _outputs(model, batch, self.num_classes)
         labels = batch["labels"]
         if self.task.is_regression:
             per_sample = (logits[:, 0] - labels).square()
@@ -68,7 +72,8 @@ class TextTask:
         labels: list[Tensor] = []
         data, indices = self.splits[split]
         for batch in TextBatches(data, Sequential(indices, self.eval_batch_size)):
-            outputs.append(_logits(model, {k: v.to(device) for k, v in batch.items()}).cpu())
+            there = {k: v.to(device) for k, v in batch.items()}
+            outputs.append(_outputs(model, there, self.num_classes).cpu())
             labels.append(batch["labels"])
         scores = glue_metrics(
             self.task, predictions(self.task, torch.cat(outputs)), torch.cat(labels)
@@ -76,20 +81,35 @@ class TextTask:
         return {name: 100 * value for name, value in scores.items()}
 
 
-def _logits(model: nn.Module, batch: Any) -> Tensor:
+def _outputs(model: nn.Module, batch: Any, number: int) -> Tensor:
     names = ("input_ids", "attention_mask", "token_type_ids")
-    return model(**{name: batch[name] for name in names}).float()
+    return logits_of(model(**{name: batch[name] for name in names}), len(batch["index"]), number)
 
 
-def open_text_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> TextTask:
-    """The GLUE task of a run, tokenized for its model."""
+def open_glue_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) -> TextTask:
+    """The GLUE task of a run."""
     task = find_task(run.data.name.removeprefix("glue/"))
-    tokenizer = load_tokenizer(_tokenizer_folder(run))
-    longest = run.data.size or MAX_LENGTH
     train, development = (
-        encode(load_glue(data_dir, task.name, split), tokenizer, longest)
-        for split in ("train", task.development[0])
+        load_glue(data_dir, task.name, split) for split in ("train", task.development[0])
     )
+    return _opened(run, task, train, development, shard=shard, shards=shards)
+
+
+def open_text_task(
+    run: Run, train: TextData, test: TextData, *, shard: int, shards: int
+) -> TextTask:
+    """A task of the user's own: to tell the classes of texts, or of pairs of them."""
+    require("number of classes", len(train.classes), len(train.classes) >= 2, ">= 2")
+    task = GlueTask(run.data.name, (), "label", train.classes, ("accuracy",), "")
+    return _opened(run, task, train, test, shard=shard, shards=shards)
+
+
+def _opened(
+    run: Run, task: GlueTask, train_text: TextData, test_text: TextData, *, shard: int, shards: int
+) -> TextTask:
+    """The task with its text tokenized for the run's model."""
+    tokenizer, longest = load_tokenizer(_tokenizer_folder(run)), run.data.size or MAX_LENGTH
+    train, development = (encode(text, tokenizer, longest) for text in (train_text, test_text))
     size = len(train) if run.data.subset is None else run.data.subset
     fits = 1 <= size <= len(train)
     require("subset", size, fits, f"between 1 and the {len(train)} samples")
@@ -108,10 +128,12 @@ def open_text_task(run: Run, data_dir: Path | None, *, shard: int, shards: int) 
 
 def _tokenizer_folder(run: Run) -> Path:
     """Where the model's tokenizer is: beside its weights."""
+    if run.model.name.startswith(HUGGING_FACE):
+        return folder_of(run.model.name)
     path = run.model.options.get("path")
     if path is None and run.model.name != "minilm":
         raise ValueError(
             f"{run.model.name} needs a folder with its weights and tokenizer; "
-            "pass --model-path, or take a recipe that ends in -cpu (MiniLM)"
+            "pass --model-path, --model hf:PATH, or take a recipe that ends in -cpu (MiniLM)"
         )
     return find_minilm() if path is None else Path(path)
