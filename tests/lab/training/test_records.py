@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sampa.lab.commands.compare import _without_paths
+from sampa.lab.commands.compare import without_paths
 from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
@@ -67,4 +67,4 @@ def test_page_has_the_table_the_command_and_the_conditions(runs: Path) -> None:
 
 def test_command_is_kept_without_the_paths_of_this_machine() -> None:
     given = ["compare", "digits-cpu", "--out", "/somewhere", "--data-dir=/data", "--seeds", "2"]
-    assert _without_paths(given) == ["compare", "digits-cpu", "--seeds", "2"]
+    assert without_paths(given) == ["compare", "digits-cpu", "--seeds", "2"]
