@@ -5,13 +5,13 @@ Run it with `make readme`; it also draws the picture of the idea.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sampa.lab.bench.result import BenchResult
+from sampa.lab.files import read_json
 from sampa.lab.reproduce.idea import alternative, picture
 from sampa.lab.results.outcome import AVERAGE, RESULTS, Comparison, Outcome, read_outcome
 from sampa.lab.results.table import Table, as_markdown, difference, number_cell, row
@@ -38,7 +38,7 @@ class Records:
 def read_records(results: Path) -> Records:
     """From the folder that `--record` and `make bench` write to."""
     files = sorted((results / "bench").glob("*.json"))
-    benches = {f.stem: BenchResult.from_json(json.loads(f.read_text("utf-8"))) for f in files}
+    benches = {f.stem: BenchResult.from_json(read_json(f)) for f in files}
     outcomes: dict[str, Outcome] = {}
     for name in MEETINGS:
         outcome = read_outcome(results / "reproduce" / name / RESULTS)
