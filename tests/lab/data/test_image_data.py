@@ -109,7 +109,7 @@ def test_a_subset_keeps_images_with_their_labels(random_images: ImageData) -> No
 
 @pytest.mark.parametrize("n", [0, 51])
 def test_a_subset_of_an_impossible_size_is_refused(n: int, random_images: ImageData) -> None:
-    with pytest.raises(ValueError, match="n must be between 1 and the 50 images"):
+    with pytest.raises(ValueError, match="n must be between 1 and the 50 samples"):
         subset(random_images, n, seed=0)
 
 

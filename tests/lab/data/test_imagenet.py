@@ -154,5 +154,5 @@ def test_splits_with_different_classes_are_refused(tmp_path: Path) -> None:
 
 def test_a_tree_without_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train" / "a").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"number of images in .* must be > 0"):
+    with pytest.raises(ValueError, match=r"number of images \(JPEG or PNG\) in .* must be > 0"):
         load_imagenet(tmp_path, "train")

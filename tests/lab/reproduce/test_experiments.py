@@ -126,7 +126,7 @@ def test_notes_by_hand_are_part_of_the_page(tmp_path: Path) -> None:
 
 
 def test_an_unknown_experiment_gets_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "tab-nois"]) == 1
+    assert main(["reproduce", "tab-nois"]) == 2
     assert "did you mean 'tab-noise'" in capsys.readouterr().err
 
 
@@ -164,7 +164,7 @@ def test_no_experiment_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("option", ["--seeds", "--devices", "--jobs"])
 def test_numbers_must_be_at_least_one(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "fig-toy", option, "0"]) == 1
+    assert main(["reproduce", "fig-toy", option, "0"]) == 2
     assert f"{option[2:]} must be >= 1, got 0" in capsys.readouterr().err
 
 

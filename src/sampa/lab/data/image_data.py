@@ -203,7 +203,7 @@ def subset(data: AnySamples, n: int, seed: int) -> AnySamples:
 
     Classes get n · share samples, rounded down; the largest remainders get one more.
     """
-    require("n", n, 1 <= n <= len(data), f"between 1 and the {len(data)} samples there are")
+    require("n", n, 1 <= n <= len(data), f"between 1 and the {len(data)} samples")
     counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
     quotas = dict(enumerate(_apportion(counts, n)))
     kept: list[int] = []
