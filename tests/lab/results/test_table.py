@@ -56,7 +56,8 @@ def test_every_writer_shows_every_cell() -> None:
     texts = ("2.00 ± 1.00", "2 %", "-4.0", "-2.00 ± 12.71", "3–5", "below", "–")
     for written in (printed(TABLE), "\n".join(as_markdown(TABLE))):
         assert all(text in written for text in texts)
-    assert all(text.replace("-", "−") in as_html(TABLE) for text in texts)
+    page = re.sub(r"<[^>]*>", "", as_html(TABLE))  # an error is in an element of its own
+    assert all(text.replace("-", "−") in page for text in texts)
 
 
 def test_markup_stays_text() -> None:
