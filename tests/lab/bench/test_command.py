@@ -13,7 +13,7 @@ from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.cli import main
 from sampa.lab.models.layers import count_parameters
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.slow]  # forty seconds
 
 
 @pytest.fixture(scope="module")

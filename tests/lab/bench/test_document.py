@@ -9,6 +9,7 @@ import pytest
 from tools.performance_tables import PAGE, ROOT, updated
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_the_records() -> None:
     page = PAGE.read_text()
     assert updated(page) == page

@@ -268,7 +268,8 @@ def test_a_damaged_run_json_is_named(begun: Path) -> None:
 
 def test_the_conditions_of_a_run_are_recorded(begun: Path) -> None:
     conditions = json.loads((begun / "run.json").read_text())["conditions"]
-    assert set(conditions) == {"commit", "versions", "machine", "threads", "processes"}
+    known = {"commit", "numerics", "versions", "machine", "threads", "processes"}
+    assert set(conditions) == known
     assert {"python", "torch", "sampa", "numpy"} <= set(conditions["versions"])
 
 

@@ -112,6 +112,7 @@ def test_a_killed_command_goes_on_bit_for_bit(tmp_path: Path, whole: Outcome) ->
     assert finish(tmp_path / "run") == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_two_devices_saves_once_and_goes_on_bit_for_bit(
     tmp_path: Path, whole: Outcome
 ) -> None:
