@@ -76,8 +76,24 @@ def test_two_devices_prints_the_same_weights_on_one_and_two_processes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "arguments", "least"),
+    [
+        ("muon_adamw.py", ["--epochs", "3"], 80),
+        ("ema_swa.py", ["--epochs", "3"], 90),
+        ("compiled.py", ["--epochs", "2", "--backend", "eager"], 85),
+        ("gan.py", ["--steps", "600"], 80),
+    ],
+)
+def test_an_example_reaches_what_it_shows(name: str, arguments: list[str], least: float) -> None:
+    assert min(accuracies(run_example(name, *arguments))) > least
+
+
+@pytest.mark.slow
 @pytest.mark.dist
-@pytest.mark.parametrize("name", ["huggingface_glue.py", "lightning_cifar.py"])
+@pytest.mark.parametrize(
+    "name", ["huggingface_glue.py", "lightning_cifar.py", "accelerate_loop.py"]
+)
 def test_a_framework_learns_the_same_on_one_and_two_processes(name: str) -> None:
     one = run_example(name, "--epochs", "2", launcher=[])
     two = run_example(name, "--epochs", "2", launcher=TWO_RANKS)

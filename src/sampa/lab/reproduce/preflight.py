@@ -43,7 +43,7 @@ class NotReady(Exception):
 
 
 def require_ready(experiment: Experiment, request: Request) -> None:
-    """Look for GPUs, data and weights before the first job.
+    """Look for GPUs and data before the first job.
 
     Raises:
         NotReady: With the list of what is missing, and the time that the runs would take.
