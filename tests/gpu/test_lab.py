@@ -75,7 +75,7 @@ def test_a_meter_has_seen_the_largest_tensor(device: str) -> None:
 @pytest.mark.parametrize("device", TWO_DEVICES)
 def test_bench_measures_times_and_memory_on_the_device(device: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
-    workload = ["--model", "mlp", "--batch-size", "4", "--rounds", "2"]
+    workload = ["--model", "mlp", "--batch-size", "4", "--rounds", "2", "--memory"]
     assert main(["bench", "--device", device, *workload, "--json", str(file)]) == 0
     found = json.loads(file.read_text())
     assert min(found["milliseconds"].values()) > 0

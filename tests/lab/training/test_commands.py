@@ -209,7 +209,7 @@ def test_compare_that_is_stopped_stops_its_runs_after_they_saved(
         env=os.environ,
     )
     folders = [tmp_path / method / "seed-0" for method in ("sam", "sampa")]
-    while not all((folder / "metrics.jsonl").exists() for folder in folders):
+    while not all((folder / "times.jsonl").exists() for folder in folders):  # after an epoch
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
