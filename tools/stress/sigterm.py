@@ -75,7 +75,7 @@ def _stop_launcher(rng: random.Random, folder: Path) -> str:
     command = [sys.executable, "-m", "sampa", "train", "digits-cpu", "--epochs", str(EPOCHS)]
     command += ["--devices", "2", "--threads", "1", "--out", str(folder / "run")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    while process.poll() is None and not (folder / "run" / "metrics.jsonl").exists():
+    while process.poll() is None and not (folder / "run" / "times.jsonl").exists():
         time.sleep(0.01)
     time.sleep(rng.uniform(0, 0.2))
     os.kill(process.pid, signal.SIGTERM)
