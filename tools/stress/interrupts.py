@@ -86,8 +86,8 @@ class Sender:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        with self._process as process:  # closes the pipe, and waits
+            process.kill()
 
 
 def is_interrupted(training: Training, number: int, sender: Sender, delay: float) -> bool:
