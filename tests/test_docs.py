@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sampa
-from tests.test_examples import HOW_TO, ROOT, SCRIPTS, START, TUTORIAL
+from tests.test_examples import COMING_FROM, HOW_TO, ROOT, SCRIPTS, START, TUTORIAL
 from tools.site import pages
 from tools.site.check import PUBLIC, faults
 
@@ -40,7 +40,8 @@ def test_examples_in_docstrings_say_what_happens(module: str) -> None:
 
 def test_all_python_on_the_site_is_run_by_a_test() -> None:
     cards = (DOCS / "methods").glob("*.md")
-    run = {*HOW_TO, *cards, ROOT / TUTORIAL, DOCS / "tutorial.md", *map(ROOT.joinpath, SCRIPTS)}
+    others = [TUTORIAL, "docs/tutorial.md", COMING_FROM, *SCRIPTS]
+    run = {*HOW_TO, *cards, *map(ROOT.joinpath, others)}
     with_code = {page for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
     assert with_code <= run
     assert START.page == "docs/how-to/index.md"

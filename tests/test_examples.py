@@ -196,6 +196,7 @@ def test_classes_of_the_tutorial_are_those_of_the_example() -> None:
 
 
 SCRIPTS = ["docs/flatness.md"]  # pages whose blocks are one script
+COMING_FROM = "docs/coming-from.md"  # run by test_coming_from.py
 
 
 @pytest.mark.parametrize("page", SCRIPTS)

@@ -21,7 +21,7 @@ from torch import Tensor
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
-from sampa.optimizer import Bases, SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware, as_one
 from sampa.pieces.directions import moving_average
 from sampa.pieces.losses import KeepOutputs
 from sampa.vectors.vector import Vector, Weights, copy_
@@ -115,6 +115,7 @@ def MESA(
 
     Defaults: SAMPa paper (start, lambda, decay), authors' code (tau).
     """
+    base = as_one(base)  # what is no optimizer is told before what follows it
     term = KeepOutputs(
         lam, tau, start_epoch=start_epoch, end_epoch=end_epoch, scale_tau2=scale_tau2
     )

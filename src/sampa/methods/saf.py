@@ -20,7 +20,7 @@ from torch import Tensor
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
-from sampa.optimizer import Bases, SharpnessAware
+from sampa.optimizer import Bases, SharpnessAware, as_one
 from sampa.pieces.losses import KeepOutputs
 from sampa.vectors.vector import Weights
 
@@ -110,6 +110,7 @@ def SAF(
 
     Defaults: authors' example script.
     """
+    base = as_one(base)  # what is no optimizer is told before what follows it
     term = KeepOutputs(
         lam, tau, start_epoch=start_epoch, end_epoch=end_epoch, scale_tau2=scale_tau2
     )
