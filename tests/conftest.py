@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -16,3 +17,11 @@ settings.load_profile("quick")
 # A shell lets its background jobs ignore Ctrl-C, and processes that tests start would do the same.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Many quick tests. Everything else starts processes or trains.
+QUICK = ("unit", "golden", "reference")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long first: one that starts last keeps the other processes waiting."""
+    items.sort(key=lambda item: item.path.parent.name in QUICK)
