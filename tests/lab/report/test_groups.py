@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sampa.lab.report.collect import collect
-from sampa.lab.report.groups import group, used_hyperparameters
+from sampa.lab.report.groups import group
 from sampa.lab.training.run import BaseSpec, Run
+from sampa.lab.training.variants import used_hyperparameters
 from tests.lab.report.folders import a_run, only_recipe, write_grid, write_run
 
 

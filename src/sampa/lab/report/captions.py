@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sampa.lab.report.groups import Recipe, Variant, is_number
+from sampa.lab.report.groups import Recipe, Variant
 from sampa.lab.results.charts import EXTREMES
 from sampa.lab.training.method import checked_method
 from sampa.lab.training.run import DataSpec
+from sampa.lab.training.variants import is_number
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from sampa.lab.report.recipe import Facts, RecipeView
-from sampa.lab.report.records import flat
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.html import minus
 from sampa.lab.results.outcome import Comparison, Entry, Outcome
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, mean
+from sampa.lab.training.conditions import flat
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
 
-from sampa.catalog import ALIASES, METHODS, find_method
-from sampa.cost import hyperparameters
-from sampa.lab.report.records import FinishedRun, LeftOut, flat
+from sampa.lab.report.records import FinishedRun, LeftOut
 from sampa.lab.results.outcome import Comparison, Entry, RunResult, compared, entry_of
-from sampa.lab.training.method import epochs_of, method_options
-from sampa.lab.training.run import Run
+from sampa.lab.training.variants import (
+    labels,
+    order,
+    own_settings,
+    shared_settings,
+    used_hyperparameters,
+)
 from sampa.messages import unknown
-
-# Fields that name a run, or that each method has its own value of.
-NAMES = ("name", "about", "method", "seed")
-OWN_FIELDS = (*NAMES, "rho", "lam", "rhos", "method_options", "base_epochs")
 
 
 @dataclass(frozen=True)
@@ -86,43 +84,10 @@ def group(
         by_name.setdefault(record.run.name, []).append(record)
     recipes = [_recipe(_comparable(found, left_out), baseline) for found in by_name.values()]
     left_out += [LeftOut(r.name, reason) for r in recipes if (reason := _strange_paper(r))]
-    labels = [name for recipe in recipes for v in recipe.variants for name in (v.label, v.method)]
-    if baseline is not None and recipes and baseline not in labels:
-        raise ValueError(unknown("baseline", baseline, dict.fromkeys(labels)))
+    known = [name for recipe in recipes for v in recipe.variants for name in (v.label, v.method)]
+    if baseline is not None and recipes and baseline not in known:
+        raise ValueError(unknown("baseline", baseline, dict.fromkeys(known)))
     return recipes, left_out
-
-
-def used_hyperparameters(run: Run) -> dict[str, object]:
-    """What the method was built with: its defaults, the recipe's values, the command line's."""
-    try:
-        factory = find_method(run.method)
-        given = method_options(run, factory, total_steps=0)
-    except ValueError:  # a method of another version, or of the user's own
-        given = {"rho": run.rho, "lam": run.lam, **run.method_options}
-        return {name: value for name, value in given.items() if value is not None}
-    defaults = {k: v for k, v in hyperparameters(factory).items() if is_number(v)}
-    values = {**defaults, **given}
-    return {name: value for name, value in values.items() if name != "total_steps"}
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def family(method: str) -> str:
-    """The catalog's name of a method, whatever its λ."""
-    name = ALIASES.get(method, method)
-    return "sampa" if name.startswith("sampa-") else name
-
-
-def own_settings(run: Run) -> dict[str, str]:
-    """The settings that each method has its own value of."""
-    return {**flat(used_hyperparameters(run)), "epochs": str(epochs_of(run))}
-
-
-def shared_settings(run: Run) -> dict[str, str]:
-    """The settings that are the same for all methods of a recipe, unless someone changed them."""
-    return flat({k: v for k, v in run.as_json().items() if k not in OWN_FIELDS})
 
 
 # ---- variants --------------------------------------------------------------------------------
@@ -156,8 +121,8 @@ def _strange_paper(recipe: Recipe) -> str:
 
 
 def _recipe(records: list[FinishedRun], baseline: str | None) -> Recipe:
-    labelled = list(zip(_labels(records), records, strict=True))
-    labelled.sort(key=lambda pair: _order(pair[1].run, pair[0]))
+    labelled = list(zip(labels([r.run for r in records]), records, strict=True))
+    labelled.sort(key=lambda pair: order(pair[1].run, pair[0]))
     by_label: dict[str, list[FinishedRun]] = {}
     for label, record in labelled:
         by_label.setdefault(label, []).append(record)
@@ -168,33 +133,3 @@ def _recipe(records: list[FinishedRun], baseline: str | None) -> Recipe:
     chosen = [v for v in variants if baseline in (v.label, v.method)]
     first, metric = records[0].run, next(iter(records[0].result.test))
     return Recipe(first.name, first.about, metric, variants, (chosen or variants)[0])
-
-
-def _labels(records: Sequence[FinishedRun]) -> list[str]:
-    """A name for each run that tells the variants apart, and no more than that."""
-    runs = [record.run for record in records]
-    shared = _varying([shared_settings(run) for run in runs])
-    own: dict[str, list[str]] = {}
-    for method in dict.fromkeys(run.method for run in runs):
-        own[method] = _varying([own_settings(run) for run in runs if run.method == method])
-    return [_label(run, dict.fromkeys([*own[run.method], *shared])) for run in runs]
-
-
-def _label(run: Run, names: Iterable[str]) -> str:
-    settings = {**shared_settings(run), **own_settings(run)}
-    parts = [f"{name}={settings[name]}" for name in names if name in settings]
-    return ", ".join([run.method, *parts])
-
-
-def _varying(settings: Sequence[dict[str, str]]) -> list[str]:
-    """The names whose values are not the same everywhere."""
-    names = dict.fromkeys(name for values in settings for name in values)
-    return [name for name in names if len({values.get(name) for values in settings}) > 1]
-
-
-def _order(run: Run, label: str) -> tuple[int, float, str, int]:
-    known = list(METHODS)
-    name = family(run.method)
-    lam = used_hyperparameters(run).get("lam")
-    place = known.index(name) if name in known else len(known)
-    return place, lam if is_number(lam) else 0.0, label, run.seed

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sampa.lab.report.captions import curve_notes, noisy_validation, rho_of, with_rho
-from sampa.lab.report.groups import Recipe, Variant, family, is_number, shared_settings
-from sampa.lab.report.records import flat
+from sampa.lab.report.groups import Recipe, Variant
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.drawing import Look, look
 from sampa.lab.results.html import minus
@@ -17,6 +16,8 @@ from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
 from sampa.lab.results.pictures import with_deviation
 from sampa.lab.results.table import Cell, Table, difference, mean, number_cell, row, seconds
+from sampa.lab.training.conditions import flat
+from sampa.lab.training.variants import family, is_number, shared_settings
 
 Facts = dict[str, list[str]]
 """Names with their value, or with all values if the runs differ in it."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sampa.lab.files import read_json_lines
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.paper import Value
-from sampa.lab.training.conditions import leaves
+from sampa.lab.training.conditions import flat
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import Run
 
@@ -145,12 +145,6 @@ def part(values: object, name: str, kind: type[T] | tuple[type[T], ...], file: s
     if not isinstance(found, kind):
         raise ValueError(f"{file} must have {name!r} as sampa train writes it, got {found!r}")
     return found
-
-
-def flat(values: dict[str, Any]) -> dict[str, str]:
-    """Nested values as one level of text: {"data": {"name": "digits"}} is {"data.name": ...}."""
-    found = leaves(values).items()
-    return {k: "none" if v is None or v == {} else str(v) for k, v in found}
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:

@@ -60,6 +60,12 @@ def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def flat(values: dict[str, Any]) -> dict[str, str]:
+    """Nested values as one level of text: {"data": {"name": "digits"}} is {"data.name": ...}."""
+    found = leaves(values).items()
+    return {k: "none" if v is None or v == {} else str(v) for k, v in found}
+
+
 def merged(conditions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Several conditions as one; a name with different values has their list."""
     values: dict[str, Any] = {}
