@@ -12,14 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from sampa.lab.flatness.outcome import (
-    Found,
-    correlation,
-    correlation_table,
-    difference_table,
-    value_table,
-)
+from sampa.lab.flatness.outcome import Found, barrier_table, difference_table, value_table
 from sampa.lab.flatness.page import page, write_record
+from sampa.lab.flatness.ranks import correlation, correlation_table
+from sampa.lab.flatness.saved import FILE, read_found, write_found
 from sampa.lab.flatness.settings import Settings
 from sampa.lab.results.heat_map import HeatMap, Scale, heat_map
 from sampa.lab.results.summary import summarize
@@ -29,7 +25,8 @@ def found(seeds: int = 3) -> Found:
     """Three methods: the flatter, the better."""
     level = {"sgd": 3.0, "sam": 1.0, "<b>": 2.0}
     subjects: list[dict[str, Any]] = []
-    values: dict[str, dict[str, Any]] = {"accuracy": {}, "sharpness": {}, "plane": {}, "line": {}}
+    kinds = ("accuracy", "sharpness", "plane", "line", "path", "triangle", "density")
+    values: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     for method, size in level.items():
         for seed in range(seeds):
             name = f"toy {method} seed {seed}"
@@ -39,7 +36,17 @@ def found(seeds: int = 3) -> Found:
             grid = [[size + x * x + y * y for y in (-1, 0, 1)] for x in (-1, 0, 1)]
             values["plane"][name] = {"x": [-1, 0, 1], "y": [-1, 0, 1], "loss": grid}
             values["line"][name] = {"x": [-1.0, 0.0, 1.0], "loss": [2.0, size, 2.0]}
-    costs = {"accuracy": 0.0, "sharpness": 5.33}
+            values["density"][name] = {"nodes": [[0.0, size]], "weights": [[0.9, 0.1]]}
+    start, *others = (f"toy {method} seed 0" for method in level)
+    ends = {"sgd": [0.0], "sam": [1.0]}
+    path = {"x": [-0.5, 0.0, 0.5, 1.0, 1.5], "loss": [9.0, 3.0, 4.0, 1.0, 9.0], "marks": ends}
+    values["path"][f"{start} → {others[0]}"] = {**path, "barrier": 2.0}
+    corners = {"sgd": [-1.0, 0.0], "sam": [0.0, 1.0], "<b>": [0.5, 0.5]}
+    values["triangle"][f"{start} → {' → '.join(others)}"] = {
+        **values["plane"][start],
+        "marks": corners,
+    }
+    costs = dict.fromkeys(kinds, 5.33) | {"accuracy": 0.0}
     return Found(asdict(Settings()), subjects, values, costs, {"commit": "abc"}, "sampa flatness")
 
 
@@ -73,9 +80,10 @@ def test_the_verdict_says_which_way_it_goes() -> None:
     table = correlation_table(found())
     assert table is not None
     assert table.rows[0][1].value == pytest.approx(-1)
-    assert table.rows[0][2].text == "flatter goes with better"
+    assert "n = 9" in table.rows[0][1].text
+    assert table.rows[0][2].text == "lower goes with better accuracy"
     up = list(range(8))
-    assert correlation(up, up).verdict == "sharper goes with better"
+    assert correlation(up, up).verdict == "higher goes with better accuracy"
     assert correlation(up[:3], up[:3]).verdict == "too few models"
     assert correlation([0, 1, 2, 3, 4], [1, 0, 2, 4, 3]).verdict == "cannot be told from chance"
 
@@ -121,4 +129,57 @@ def test_a_record_has_numbers_words_and_pictures(tmp_path: Path) -> None:
     assert "What was found, in words." in text
     for name in re.findall(r"\]\(([^)]+)\)", text):
         assert (tmp_path / name).is_file()
-    assert json.loads((tmp_path / "results.json").read_text())["settings"]["rho"] == 0.1
+    assert json.loads((tmp_path / FILE).read_text())["settings"]["rho"] == 0.1
+    assert len(re.findall(r"Cost: 5 gradients over these samples", text)) == 6  # of each picture
+
+
+def test_barriers_are_those_of_the_line_between_its_ends() -> None:
+    table = barrier_table(found(), "toy")
+    assert table is not None
+    ((name, *numbers),) = table.rows
+    assert name.text == "sgd → sam"
+    assert [cell.value for cell in numbers] == [3.0, 4.0, 1.0, 2.0]  # what is beyond does not count
+
+
+def test_marks_are_drawn_where_they_are() -> None:
+    axis = [0.0, 1.0, 2.0]
+    shown = HeatMap("", axis, axis, [[1.0] * 3] * 3, {"a": (0.0, 0.0), "b": (1.5, 2.0)})
+    drawn = heat_map(shown, Scale.of([shown]))
+    assert "M2.0,25.0h6M5.0,22.0v6" in drawn  # the middle of the lower left cell
+    assert "M17.0,5.0h6M20.0,2.0v6" in drawn
+    assert re.findall(r">(\w)</text>", drawn) == ["a", "b"]
+
+
+# ---- the file that a report finds ------------------------------------------------------------
+
+
+def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_found(found(), tmp_path / FILE)
+    assert read_found(tmp_path / FILE) == found()
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("subjects", 0), {"name": 1}, r"subjects\[0\] as a name, recipe, method and seed"),
+        (("settings", "rho"), "x", "settings.rho must be a finite number"),
+        (("values", "flat"), {}, "values.flat as of a measure that this version has"),
+        (("values", "sharpness", "toy sam seed 0"), [], "as lists of finite numbers"),
+        (("values", "plane", "toy sam seed 0", "loss"), [[1.0]], "as lists of finite numbers"),
+        (("values", "line", "toy sam seed 0", "x"), [0.0], "as lists of finite numbers"),
+        (("values", "density", "toy sam seed 0"), {"nodes": [[1]]}, "as lists of finite numbers"),
+        (("gradients",), {}, "gradients as the cost of each measure"),
+        (("command",), None, "command must be text"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused(
+    where: tuple[Any, ...], value: Any, message: str, tmp_path: Path
+) -> None:
+    saved: Any = json.loads(json.dumps(found().as_json()))
+    inner = saved
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    (tmp_path / FILE).write_text(json.dumps(saved))
+    with pytest.raises(ValueError, match=message):
+        read_found(tmp_path / FILE)

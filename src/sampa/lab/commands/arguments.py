@@ -256,6 +256,7 @@ class FlatnessArguments:
         sampa flatness runs/cifar10-cpu
         sampa flatness runs/cifar10-cpu --measures all --html flatness.html --json flatness.json
         sampa flatness runs/digits-cpu/sam/seed-0 --measures sharpness eigenvalue --devices 2
+        sampa flatness runs/digits-cpu --measures path triangle --html between.html
         sampa flatness --model resnet20 --weights resnet20.th --recipe cifar10-resnet56
         sampa flatness --model mypackage.models:Net --weights net.pt --recipe cifar10-cpu
 
@@ -266,13 +267,14 @@ class FlatnessArguments:
         weights: A file of its weights.
         recipe: Whose data and loss --model is judged by.
         which: The checkpoint of a run: best on validation, or last (default: what it reports).
-        out: Folder of the jobs.
-        devices: Processes that share the jobs; on GPUs each has its own.
+        out: Folder of the jobs, and of flatness.json, which `sampa report` shows.
+        devices: Processes that share the jobs, each with a GPU of its own where there are some
+            (default: as many as there are GPUs, else 1).
         threads: CPU threads a process (default: cores shared evenly).
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
         json: Write all numbers to this file.
         html: Write a page with tables and pictures to this file.
-        record: Folder for results.json, README.md and pictures.
+        record: Folder for flatness.json, README.md and pictures.
         allow_dirty: Record although the source has changes that are not committed.
     """
 
@@ -284,7 +286,7 @@ class FlatnessArguments:
     which: Literal["best", "last"] | None = None
     settings: Annotated[FlatnessSettings, arg(name="")] = field(default_factory=FlatnessSettings)
     out: Path = Path("runs/flatness")
-    devices: Count = 1
+    devices: Count | None = None
     threads: Count | None = None
     data_dir: Folder | None = None
     json: Path | None = None

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from sampa.lab.commands.arguments import FlatnessArguments
 from sampa.lab.commands.compare import without_paths
 from sampa.lab.files import replace_file
 from sampa.lab.flatness.measures import MEASURES, NUMBERS, PICTURES
-from sampa.lab.flatness.outcome import collected, correlation_table, difference_table, value_table
-from sampa.lab.flatness.page import page, write_record
-from sampa.lab.flatness.subjects import Subject, of_run, of_weights
+from sampa.lab.flatness.outcome import Found, collected
+from sampa.lab.flatness.page import page, tables_of, write_record
+from sampa.lab.flatness.ranks import correlation_table
+from sampa.lab.flatness.saved import FILE, write_found
+from sampa.lab.flatness.subjects import Subject, of_runs, of_weights
 from sampa.lab.flatness.sweep import PART, jobs_of, share, work, work_together
 from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import say
@@ -31,45 +33,42 @@ def main(arguments: FlatnessArguments) -> int:
     settings, out = arguments.settings, arguments.out
     if arguments.record is not None:
         require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
-    require("devices", arguments.devices, arguments.devices >= 1, ">= 1")
     jobs = jobs_of(subjects, measures, settings, out)
-    part = os.environ.get(PART)
-    if part is not None:
-        work(share(jobs, int(part), arguments.devices), settings, arguments.data_dir)
+    part, _, parts = os.environ.get(PART, "").partition("/")
+    if part:
+        work(share(jobs, int(part), int(parts)), settings, arguments.data_dir)
         return 0
-    if arguments.devices > 1:
-        places = gpus_each(arguments.devices, 1)
-        code = work_together(jobs, arguments.devices, places)
+    processes = min(arguments.devices or torch.cuda.device_count() or 1, len(jobs))
+    if processes > 1:
+        code = work_together(jobs, gpus_each(processes, 1))
         if code:
             say("stopped or failed; the same command goes on", file=sys.stderr)
             return code
     else:
         work(jobs, settings, arguments.data_dir)
     command = " ".join(["sampa", *without_paths(sys.argv[1:])])
-    found = collected(jobs, settings, conditions(), command)
-    for recipe in found.recipes:
-        for table in filter(None, [value_table(found, recipe), difference_table(found, recipe)]):
-            Console().print(for_terminal(table))
-    verdicts = correlation_table(found)
-    if verdicts is not None:
-        Console().print(for_terminal(verdicts))
+    tell(collected(jobs, settings, conditions(), command), arguments)
+    return 0
+
+
+def tell(found: Found, arguments: FlatnessArguments) -> None:
+    """Print the tables, and write what was asked for."""
+    tables = [table for recipe in found.recipes for table in tables_of(found, recipe)]
+    for table in filter(None, [*tables, correlation_table(found)]):
+        Console().print(for_terminal(table))
+    write_found(found, arguments.out / FILE)
     if arguments.json is not None:
-        text = json.dumps(found.as_json(), indent=1)
-        replace_file(arguments.json, f"{text}\n".encode())
+        write_found(found, arguments.json)
     if arguments.html is not None:
         replace_file(arguments.html, page(found).encode())
     if arguments.record is not None:
         write_record(found, arguments.record)
-    return 0
 
 
 def found_subjects(arguments: FlatnessArguments) -> list[Subject]:
     """The finished runs below the folders, and the models with weights of one's own."""
-    subjects = [
-        of_run(file.parent, arguments.which)
-        for folder in arguments.runs
-        for file in _results(folder)
-    ]
+    folders = [file.parent for folder in arguments.runs for file in _results(folder)]
+    subjects = of_runs(list(dict.fromkeys(folders)), arguments.which)
     pairs = zip(arguments.model, arguments.weights, strict=False)
     if len(arguments.model) != len(arguments.weights):
         raise WrongUsage(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,12 +23,15 @@ class Measure:
         title: Its name in tables.
         cost: In gradients over all samples, in words.
         measure: Gives one value for each batch; or, for a picture, a dictionary of lists.
+        of: Each model; the first of each method, which is the one that is shown; lines from the
+            first method to each other; or the plane through the first three.
     """
 
     title: str
     cost: str
     measure: Callable[[Opened, Settings], Any]
     is_picture: bool = False
+    of: Literal["each", "first", "pairs", "triple"] = "each"
 
 
 def _sharpness(opened: Opened, s: Settings, rho: str = "rho", **options: Any) -> Any:
@@ -76,6 +79,12 @@ def _accuracy(opened: Opened, _s: Settings) -> Any:
     return [opened.accuracy()], 0.0
 
 
+def _loss(opened: Opened, _s: Settings) -> Any:
+    with torch.no_grad():
+        losses = [opened.loss_fn(batch).value for batch in opened.batches]
+    return [float(loss) for loss in losses if loss is not None], 1 / 3
+
+
 def _line(opened: Opened, s: Settings) -> Any:
     """The mean over three random filter-normalized lines."""
     found = []
@@ -106,6 +115,20 @@ def _plane(opened: Opened, s: Settings, kind: str) -> Any:
     return {"x": x, "y": y, "loss": found.losses.tolist()}, found.gradients
 
 
+def _between(opened: Opened, s: Settings) -> Any:
+    """The line between two models, with its loss barrier; or the plane through three."""
+    frame = flatness.through(opened.model, opened.ends)
+    found = flatness.landscape(opened.model, opened.loss_fn, opened.batches, frame, points=s.points)
+    told: dict[str, Any] = {
+        **dict(zip("xy", (axis.tolist() for axis in found.axes), strict=False)),
+        "loss": found.losses.tolist(),
+        "marks": {name: list(place) for name, place in found.marks.items()},
+    }
+    if frame.dimensions == 1:
+        told["barrier"] = found.barrier
+    return told, found.gradients
+
+
 def _density(opened: Opened, s: Settings) -> Any:
     found = flatness.spectral_density(
         opened.model, opened.loss_fn, opened.batches, products=s.products, seed=s.seed
@@ -115,6 +138,7 @@ def _density(opened: Opened, s: Settings) -> Any:
 
 MEASURES = {
     "accuracy": Measure("test accuracy", "none", _accuracy),
+    "loss": Measure("training loss", "⅓", _loss),
     "sharpness": Measure("worst-case sharpness", "steps + ⅓", _sharpness),
     "average": Measure("average sharpness", "(draws + 1) / 3", partial(_sharpness, kind="average")),
     "m-sharpness": Measure("m-sharpness", "steps + ⅓", _m_sharpness),
@@ -146,15 +170,20 @@ MEASURES = {
     "gn-trace": Measure("trace, Gauss-Newton", "2 · draws", _trace("gauss-newton")),
     "line": Measure("random lines", "points", _line, is_picture=True),
     "plane": Measure(
-        "random plane", "points² / 3", partial(_plane, kind="random"), is_picture=True
+        "random plane", "points² / 3", partial(_plane, kind="random"), is_picture=True, of="first"
     ),
     "eigenplane": Measure(
         "plane of the two top eigenvectors",
         "points² / 3 + ≤ 60",
         partial(_plane, kind="eigenvectors"),
         is_picture=True,
+        of="first",
     ),
-    "density": Measure("spectral density", "2 · products", _density, is_picture=True),
+    "density": Measure("spectral density", "2 · products", _density, is_picture=True, of="first"),
+    "path": Measure("line between two models", "points / 3", _between, is_picture=True, of="pairs"),
+    "triangle": Measure(
+        "plane through three models", "points² / 3", _between, is_picture=True, of="triple"
+    ),
 }
 """By the name that --measures takes."""
 NUMBERS = tuple(name for name, m in MEASURES.items() if not m.is_picture)

@@ -1,4 +1,4 @@
-"""What a sweep found, as tables: intervals, and which measures go with accuracy."""
+"""What a sweep found, and its tables: every measure of every method, with intervals."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from sampa.lab.results.summary import Summary, paired, summarize
 from sampa.lab.results.table import ABSENT, Cell, Table, row
 
 SCORE = "accuracy"
-PERMUTATIONS = 20_000  # of the test of a rank correlation
-FEWEST = 5  # models, from which on a correlation is worth a word
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,8 @@ class Found:
 
     Attributes:
         subjects: As `Subject.as_json` tells them.
-        values: By measure and subject: one number for each batch, or a picture's lists.
+        values: By measure and subject (or subjects): one number for each batch, or a picture's
+            lists.
         gradients: What a measure costs, in gradients over all samples, on average.
     """
 
@@ -66,6 +65,23 @@ class Found:
         )
         return list(self.values[measure][name])
 
+    def between(self, measure: str, recipe: str) -> list[dict[str, Any]]:
+        """The pictures of a measure that are between models of a recipe."""
+        names = [f"{s['name']} → " for s in self.subjects if s["recipe"] == recipe]
+        found = self.values.get(measure, {}).items()
+        return [value for name, value in found if name.startswith(tuple(names))]
+
+    def cost(self, measure: str) -> str:
+        """In words, for what stands beside a picture."""
+        return f"Cost: {self.gradients[measure]:.0f} gradients over these samples for each."
+
+    @property
+    def checkpoint(self) -> str:
+        """Which models of the runs these are."""
+        which = {s.get("which") for s in self.subjects}
+        words = {"last": "the last epoch", "best": "the epoch that was best on validation"}
+        return " and ".join(words.get(str(w), "the epoch that each run reports") for w in which)
+
 
 def collected(
     jobs: Sequence[Job], settings: Settings, conditions: dict[str, Any], command: str
@@ -77,7 +93,7 @@ def collected(
     for job in jobs:
         result = job.result()
         if result is not None:
-            values.setdefault(job.measure, {})[job.subject.name] = result["values"]
+            values.setdefault(job.measure, {})[job.name] = result["values"]
             costs.setdefault(job.measure, []).append(result["gradients"])
     return Found(
         asdict(settings),
@@ -115,7 +131,8 @@ def value_table(found: Found, recipe: str) -> Table:
     batches, size = found.settings["batches"], found.settings["batch_size"]
     note = (
         f"Means with their 95 % interval (Student's t) over {over}; each value is the mean over "
-        f"{batches} batches of {size} training samples. Cost: gradients over these samples. "
+        f"{batches} batches of {size} training samples, of the model of {found.checkpoint}. "
+        "Cost: gradients over these samples. "
         f"ρ = {found.settings['rho']:g}, adaptive {found.settings['adaptive_rho']:g} (l2) and "
         f"{found.settings['linf_rho']:g} (l∞), the same for all."
     )
@@ -158,89 +175,29 @@ def difference_table(found: Found, recipe: str) -> Table | None:
     return Table(f"Against {first}, {recipe}", columns, tuple(rows), (note,))
 
 
+def barrier_table(found: Found, recipe: str) -> Table | None:
+    """How high the loss rises between models."""
+    rows = []
+    for path in found.between("path", recipe):
+        (first, second), x, loss = path["marks"], path["x"], path["loss"]
+        inside = [value for at, value in zip(x, loss, strict=True) if 0 <= at <= 1]
+        values = (inside[0], max(inside), inside[-1], path["barrier"])
+        rows.append(
+            row(f"{first} → {second}", *(Cell(significant(v, math.nan), v) for v in values))
+        )
+    note = (
+        "Training loss on the straight line between two models, BatchNorm's statistics moving with "
+        "the weights. The barrier is the largest rise above the straight line between the losses "
+        "of the ends (Frankle et al., 2020)."
+    )
+    columns = ("line", "loss at its start", "highest", "loss at its end", "barrier")
+    if not rows:
+        return None
+    notes = (note, found.cost("path"))
+    return Table(f"Loss barriers, {recipe}", columns, tuple(rows), notes)
+
+
 def _percent(summary: Summary, scale: float) -> Cell:
     mean, margin = 100 * summary.mean / scale, 100 * summary.margin / scale
     text = f"{mean:+.1f} %" if math.isnan(margin) else f"{mean:+.1f} ± {margin:.1f} %"
     return Cell(text, mean, unsure=not summary.is_sure)
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """How a measure goes with test accuracy, by ranks.
-
-    Attributes:
-        tau: Kendall's τ: −1 if the flatter is always better, 1 if the sharper is.
-        n: Models.
-        p: How often a random order has a τ as far from 0.
-    """
-
-    tau: float
-    n: int
-    p: float
-
-    @property
-    def verdict(self) -> str:
-        if self.n < FEWEST or math.isnan(self.tau):
-            return "too few models"
-        if self.p > 0.05:
-            return "cannot be told from chance"
-        return "flatter goes with better" if self.tau < 0 else "sharper goes with better"
-
-
-def correlation(values: Sequence[float], scores: Sequence[float]) -> Correlation:
-    """Kendall's τ with its permutation test (a fixed seed: the same numbers every time)."""
-    n = len(values)
-    if n < 2:
-        return Correlation(math.nan, n, math.nan)
-    upper = np.triu_indices(n, 1)
-
-    def signs(of: Sequence[float]) -> np.ndarray:
-        array = np.asarray(of, dtype=float)
-        return np.sign(array[:, None] - array[None, :])
-
-    a, b = signs(values), signs(scores)
-    tau = float((a * b)[upper].mean())
-    random = np.random.default_rng(0)
-    hits = 0
-    for _ in range(PERMUTATIONS):
-        order = random.permutation(n)
-        hits += abs(float((a[np.ix_(order, order)] * b)[upper].mean())) >= abs(tau) - 1e-12
-    return Correlation(tau, n, (hits + 1) / (PERMUTATIONS + 1))
-
-
-def correlations(found: Found, recipe: str) -> dict[str, Correlation]:
-    """Of every measure with test accuracy, over all models of a recipe."""
-    own = [s["name"] for s in found.subjects if s["recipe"] == recipe]
-    scores = found.values.get(SCORE, {})
-    result: dict[str, Correlation] = {}
-    for name in (n for n in NUMBERS if n in found.values and n != SCORE):
-        both = [s for s in own if s in found.values[name] and s in scores]
-        values = [float(np.mean(found.values[name][s])) for s in both]
-        result[name] = correlation(values, [float(np.mean(scores[s])) for s in both])
-    return result
-
-
-def correlation_table(found: Found) -> Table | None:
-    """Which measure goes with test accuracy, recipe by recipe."""
-    by_recipe = {r: correlations(found, r) for r in found.recipes}
-    told = {r: c for r, c in by_recipe.items() if any(x.n >= FEWEST for x in c.values())}
-    if not told:
-        return None
-    rows = []
-    for name in dict.fromkeys(n for c in told.values() for n in c):
-        cells: list[Cell] = []
-        for c in told.values():
-            one = c.get(name)
-            if one is None or math.isnan(one.tau):
-                cells += [ABSENT, ABSENT]
-                continue
-            text = f"{one.tau:+.2f} (p = {one.p:.2g})"
-            cells += [Cell(text, one.tau), Cell(one.verdict)]
-        rows.append(row(MEASURES[name].title, *cells))
-    columns = [c for r in told for c in (f"τ, {r}", "in words")]
-    note = (
-        "Kendall's τ between the measure and test accuracy over all models of a recipe, methods "
-        "and seeds together, with the p-value of a permutation test; one test for each line, "
-        "none corrected for their number."
-    )
-    return Table("Does it go with test accuracy?", ("measure", *columns), tuple(rows), (note,))

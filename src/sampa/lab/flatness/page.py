@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sampa.lab.files import replace_file
-from sampa.lab.flatness.outcome import Found, correlation_table, difference_table, value_table
+from sampa.lab.flatness.outcome import Found, barrier_table, difference_table, value_table
 from sampa.lab.flatness.pictures import charts, planes
+from sampa.lab.flatness.ranks import correlation_table
+from sampa.lab.flatness.saved import FILE, write_found
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.heat_map import HeatMap, heat_map_file
 from sampa.lab.results.html import script, template
@@ -27,7 +28,22 @@ PLANES = {
         "Training loss along the two directions of the largest curvature of each model, distances "
         "as they are; the cross is the trained model. One scale for all.",
     ),
+    "triangle": (
+        "Loss on the plane through three models",
+        "Training loss on the plane through the first models of three methods, which the crosses "
+        "mark; coordinates are distances, and BatchNorm's statistics move with the weights.",
+    ),
 }
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Heat maps of one kind, on one scale."""
+
+    kind: str
+    title: str
+    note: str
+    maps: list[HeatMap]
 
 
 @dataclass(frozen=True)
@@ -38,17 +54,33 @@ class Part:
     anchor: str
     tables: list[Table]
     charts: list[Chart]
-    planes: list[tuple[str, str, list[HeatMap]]]
+    planes: list[Plane]
+
+
+def tables_of(found: Found, recipe: str) -> list[Table]:
+    """All tables of a recipe."""
+    makers = (value_table, difference_table, barrier_table)
+    return list(filter(None, [make(found, recipe) for make in makers]))
+
+
+def planes_of(found: Found, recipe: str) -> list[Plane]:
+    """All landscapes of a recipe, kind by kind."""
+    shown: list[Plane] = []
+    for kind, (title, note) in PLANES.items():
+        maps = planes(found, recipe, kind)
+        if maps:
+            shown.append(Plane(kind, title, f"{note} {found.cost(kind)}", maps))
+    return shown
+
+
+def part_of(found: Found, recipe: str, anchor: str) -> Part:
+    """What is shown of a recipe; its ids begin with the anchor."""
+    shown = tables_of(found, recipe), charts(found, recipe), planes_of(found, recipe)
+    return Part(recipe, anchor, *shown)
 
 
 def parts_of(found: Found) -> list[Part]:
-    parts = []
-    for i, recipe in enumerate(found.recipes, start=1):
-        tables = list(filter(None, [value_table(found, recipe), difference_table(found, recipe)]))
-        maps = [(*words, planes(found, recipe, kind)) for kind, words in PLANES.items()]
-        shown = [(title, note, some) for title, note, some in maps if some]
-        parts.append(Part(recipe, f"recipe-{i}", tables, charts(found, recipe), shown))
-    return parts
+    return [part_of(found, r, f"recipe-{i}") for i, r in enumerate(found.recipes, start=1)]
 
 
 def page(found: Found) -> str:
@@ -71,22 +103,20 @@ def title_of(found: Found) -> str:
 
 
 def write_record(found: Found, folder: Path) -> None:
-    """results.json, README.md and the pictures."""
+    """flatness.json, README.md and the pictures."""
     from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
 
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found.as_json(), indent=1, ensure_ascii=False)
-    replace_file(folder / "results.json", f"{text}\n".encode())
+    write_found(found, folder / FILE)
     notes = folder / "notes.md"
     words = notes.read_text(encoding="utf-8").strip() if notes.exists() else ""
     lines = [f"# {title_of(found)}", *filter(None, [words])]
-    lines += _in_markdown(filter(None, [correlation_table(found)]))  # pyright: ignore[reportArgumentType]
+    lines += _in_markdown(filter(None, [correlation_table(found)]))
     for part in parts_of(found):
         lines += [f"## {part.recipe}", *_in_markdown(part.tables)]
-        for kind, (title, note, maps) in zip(PLANES, part.planes, strict=False):
-            name = f"{kind}-{part.recipe}.svg"
-            replace_file(folder / name, heat_map_file(maps).encode())
-            lines += [f"![{title}, {part.recipe}]({name})", f"{title}. {note}"]
+        for plane in part.planes:
+            name = f"{plane.kind}-{part.recipe}.svg"
+            replace_file(folder / name, heat_map_file(plane.maps).encode())
+            lines += [f"![{plane.title}, {part.recipe}]({name})", f"{plane.title}. {plane.note}"]
         for chart in part.charts:
             write_chart(chart, folder)
             lines += [f"![{chart.title}]({chart.name}.svg)", f"{chart.title}. {chart.note}"]
@@ -95,7 +125,7 @@ def write_record(found: Found, folder: Path) -> None:
     replace_file(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
 
 
-def _in_markdown(tables: Sequence[Table]) -> list[str]:
+def _in_markdown(tables: Iterable[Table]) -> list[str]:
     found: list[str] = []
     for table in tables:
         found += [f"### {table.title}", "\n".join(as_markdown(table)), " ".join(table.notes)]

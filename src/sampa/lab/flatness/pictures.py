@@ -8,7 +8,8 @@ import torch
 
 from sampa.flatness import Density
 from sampa.lab.flatness.measures import MEASURES
-from sampa.lab.flatness.outcome import FEWEST, SCORE, Found
+from sampa.lab.flatness.outcome import SCORE, Found
+from sampa.lab.flatness.ranks import FEWEST
 from sampa.lab.results.charts import Chart, Line, over_seeds
 from sampa.lab.results.heat_map import HeatMap
 
@@ -16,7 +17,7 @@ from sampa.lab.results.heat_map import HeatMap
 def charts(found: Found, recipe: str) -> list[Chart]:
     """Lines, densities, and measures against accuracy."""
     return [
-        *filter(None, [_line_chart(found, recipe), _density_chart(found, recipe)]),
+        *filter(None, [draw(found, recipe) for draw in (_line_chart, _path_chart, _density_chart)]),
         *(_scatter(found, recipe, name) for name in _scattered(found, recipe)),
     ]
 
@@ -39,11 +40,28 @@ def _line_chart(found: Found, recipe: str) -> Chart | None:
             lines.append(over_seeds(method, pictures[0]["x"], values))
     note = (
         "Training loss along random filter-normalized directions (the mean of three, the same for "
-        "all models); 0 is the trained model. Mean over seeds, the band from lowest to highest."
+        "all models); 0 is the trained model. Mean over seeds, the band from lowest to highest. "
     )
     title = f"Loss along random lines, {recipe}"
     axes = ("distance, in units of each filter's norm", "loss")
-    return Chart(f"line-{recipe}", title, *axes, lines, note, log_y=True) if lines else None
+    if not lines:
+        return None
+    return Chart(f"line-{recipe}", title, *axes, lines, note + found.cost("line"), log_y=True)
+
+
+def _path_chart(found: Found, recipe: str) -> Chart | None:
+    lines = [
+        Line(" → ".join(path["marks"]), path["x"], path["loss"])
+        for path in found.between("path", recipe)
+    ]
+    note = (
+        "Training loss on the straight lines between models: 0 is the first, 1 the second. One "
+        "model of each method. "
+    )
+    title, axes = f"Loss between models, {recipe}", ("share of the way", "loss")
+    if not lines:
+        return None
+    return Chart(f"path-{recipe}", title, *axes, lines, note + found.cost("path"), log_y=True)
 
 
 def _density_chart(found: Found, recipe: str) -> Chart | None:
@@ -62,7 +80,7 @@ def _density_chart(found: Found, recipe: str) -> Chart | None:
         lines.append(Line(method, grid.tolist(), density.tolist()))
     note = (
         "Density of the Hessian's eigenvalues by stochastic Lanczos quadrature, one model of each "
-        f"method, widened by {width:.2g}; below 1e-7 it is cut off."
+        f"method, widened by {width:.2g}; below 1e-7 it is cut off. {found.cost('density')}"
     )
     title = f"Spectral density, {recipe}"
     axes = ("eigenvalue", "density")
@@ -95,8 +113,11 @@ def _scatter(found: Found, recipe: str, name: str) -> Chart:
 
 
 def planes(found: Found, recipe: str, measure: str) -> list[HeatMap]:
-    """The first model of each method on the plane of a kind."""
-    maps = []
+    """The first model of each method on the plane of a kind; or the plane through several."""
+    maps = [
+        HeatMap("", p["x"], p["y"], p["loss"], {k: (x, y) for k, (x, y) in p["marks"].items()})
+        for p in found.between(measure, recipe)
+    ]
     for method in found.methods(recipe):
         pictures = _pictures(found, measure, recipe, method)
         if pictures:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 import sampa
 from sampa.lab.devices import find_device
 from sampa.lab.models import MODELS, build
 from sampa.lab.models.weights import read_weights
+from sampa.lab.named import file_fingerprint
 from sampa.lab.training.flatness import on_device, plain_batches
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.saved import load_saved
 from sampa.lab.training.tasks import open_task
+from sampa.lab.training.variants import labels, order
 from sampa.messages import require
 
 
@@ -32,12 +34,14 @@ class Opened:
         batches: The training samples that all measures see, as they are: without augmentation.
         loss_fn: The training loss.
         accuracy: Measures the test score.
+        ends: The weights of the models that a line or plane goes through, by their names there.
     """
 
     model: nn.Module
     batches: list[Any]
     loss_fn: Callable[[Any], sampa.Loss]
     accuracy: Callable[[], float]
+    ends: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Subject:
     Attributes:
         name: Unique among those compared.
         recipe: What it was trained on.
-        method: How; subjects of one recipe and method are seeds of one thing.
+        method: How, with the settings in which its runs differ from others; subjects of one recipe
+            and method are seeds of one thing.
         seed: Of the run.
         run: Of its data and loss.
         folder: Of the run; None for a model of one's own.
@@ -73,8 +78,13 @@ class Subject:
         kept = ("name", "recipe", "method", "seed", "which", "state")
         return {name: getattr(self, name) for name in kept}
 
-    def open(self, data_dir: Path | None, batch_size: int, count: int) -> Opened:
-        """Load model and data."""
+    @property
+    def identity(self) -> tuple[str | None, ...]:
+        """What its numbers depend on, whatever it is called among others."""
+        return self.recipe, self.state or self.name, self.which
+
+    def load(self, data_dir: Path | None) -> tuple[Any, nn.Module]:
+        """The task and the model, on the device that measures."""
         if self.folder is not None:
             saved = load_saved(self.folder, which=self.which, data_dir=data_dir)
             task, model = saved.task, saved.model
@@ -82,8 +92,12 @@ class Subject:
             task = open_task(self.run, data_dir)
             assert self.weights is not None
             model = own_model(self.model, self.weights, task.model_options())
+        return task, model.to(find_device()).eval()
+
+    def open(self, data_dir: Path | None, batch_size: int, count: int) -> Opened:
+        """Load model and data."""
+        task, model = self.load(data_dir)
         device = find_device()
-        model.to(device).eval()
         taken = [on_device(b, device) for b in plain_batches(task, batch_size, count)]
         return Opened(
             model,
@@ -93,24 +107,32 @@ class Subject:
         )
 
 
-def of_run(folder: Path, which: str | None) -> Subject:
-    """The model of a finished run.
+def of_runs(folders: Sequence[Path], which: str | None) -> list[Subject]:
+    """The models of finished runs, recipe by recipe in the catalog's order of methods.
 
     Raises:
-        ValueError: If it is not finished.
+        ValueError: If one is not finished.
     """
-    found = RunFolder(folder)
-    run = found.run()
-    require(str(folder), "an unfinished run", found.result() is not None, "a finished run")
-    name = f"{run.name} {run.method} seed {run.seed}"
-    owner = found.owner().id
-    return Subject(name, run.name, run.method, run.seed, run, folder, which=which, state=owner)
+    found: dict[str, list[tuple[Path, Run]]] = {}
+    for folder in folders:
+        run, result = RunFolder(folder).run(), RunFolder(folder).result()
+        require(str(folder), "an unfinished run", result is not None, "a finished run")
+        found.setdefault(run.name, []).append((folder, run))
+    subjects: list[Subject] = []
+    for recipe, pairs in sorted(found.items()):
+        named = list(zip(labels([run for _, run in pairs]), pairs, strict=True))
+        for label, (folder, run) in sorted(named, key=lambda n: order(n[1][1], n[0])):
+            name = f"{recipe} {label} seed {run.seed}"
+            state = RunFolder(folder).owner().id
+            subjects.append(
+                Subject(name, recipe, label, run.seed, run, folder, which=which, state=state)
+            )
+    return subjects
 
 
 def of_weights(model: str, weights: Path, recipe: str) -> Subject:
     """A model of one's own, on the data of a recipe."""
-    stat = weights.stat()
-    state = f"{weights.name} {stat.st_size}"
+    state = f"{model} {file_fingerprint(weights)['sha256'][:16]}"
     run = find_recipe(recipe)
     name = f"{model.rpartition(':')[2]} {weights.stem}"
     return Subject(name, recipe, name, 0, run, None, model, weights, state=state)

@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +28,31 @@ from sampa.lab.flatness.subjects import Opened, Subject
 from sampa.lab.terminal import harmless
 from sampa.lab.training.session import on_stop
 
-PART = "SAMPA_FLATNESS_PART"  # in the environment of a process: its number among those that share
+PART = "SAMPA_FLATNESS_PART"  # in the environment of a process: its number of those that share, 0/2
 
 
 @dataclass(frozen=True)
 class Job:
-    """One measure of one subject.
+    """One measure of one subject, or between several.
 
     Attributes:
+        key: Of the weights and settings that its result is a function of.
         file: Of its result.
+        others: The further models that a line or plane goes through.
+        labels: What all of them are called there; empty for a measure of one.
     """
 
     subject: Subject
     measure: str
     key: str
     file: Path
+    others: tuple[Subject, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of its result among those of a measure."""
+        return " → ".join(s.name for s in (self.subject, *self.others))
 
     def result(self) -> dict[str, Any] | None:
         """What came out, None if it is not done with these settings and weights."""
@@ -56,13 +66,46 @@ def jobs_of(
     subjects: Sequence[Subject], measures: Sequence[str], settings: Settings, out: Path
 ) -> list[Job]:
     """All jobs, those of a subject next to each other."""
-    return [_job(subject, name, settings, out) for subject in subjects for name in measures]
+    found: list[Job] = []
+    for recipe in dict.fromkeys(s.recipe for s in subjects):
+        own = [s for s in subjects if s.recipe == recipe]
+        first = {s.method: s for s in reversed(own)}
+        shown = [first[method] for method in dict.fromkeys(s.method for s in own)]
+        ends = shown if len(shown) > 1 else own
+        for subject in own:
+            for name in measures:
+                of = MEASURES[name].of
+                if of == "each" or (of == "first" and subject in shown):
+                    found.append(_job((subject,), name, settings, out))
+            if subject is ends[0]:
+                groups = _between(ends, measures)
+                found += [_job(group, name, settings, out) for name, group in groups]
+    return found
 
 
-def _job(subject: Subject, measure: str, settings: Settings, out: Path) -> Job:
-    about = {"subject": subject.as_json(), "measure": measure, "settings": asdict(settings)}
+def _between(
+    ends: Sequence[Subject], measures: Sequence[str]
+) -> Iterator[tuple[str, tuple[Subject, ...]]]:
+    """Lines from the first model to each other, and the plane through the first three."""
+    for name in measures:
+        if MEASURES[name].of == "pairs":
+            yield from ((name, (ends[0], other)) for other in ends[1:])
+        elif MEASURES[name].of == "triple" and len(ends) >= 3:
+            yield name, tuple(ends[:3])
+
+
+def _job(group: Sequence[Subject], measure: str, settings: Settings, out: Path) -> Job:
+    one_method = len({s.method for s in group}) < len(group)
+    labels = tuple(f"seed {s.seed}" if one_method else s.method for s in group)
+    about = {
+        "subjects": [s.identity for s in group],
+        "labels": labels if len(group) > 1 else (),
+        "measure": measure,
+        "settings": asdict(settings),
+    }
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-    return Job(subject, measure, key, out / "jobs" / f"{measure}-{key}.json")
+    file = out / "jobs" / f"{measure}-{key}.json"
+    return Job(group[0], measure, key, file, tuple(group[1:]), labels)
 
 
 class Worker:
@@ -79,8 +122,13 @@ class Worker:
             self._opened = None  # before the next one is loaded
             opened = job.subject.open(self._data_dir, s.batch_size, s.batches)
             self._opened = job.subject.name, opened
-        values, gradients = MEASURES[job.measure].measure(self._opened[1], s)
-        found = {"key": job.key, "measure": job.measure, "subject": job.subject.name}
+        opened = self._opened[1]
+        if job.others:
+            loaded = (other.load(self._data_dir)[1].state_dict() for other in job.others)
+            states = (opened.model.state_dict(), *loaded)
+            opened = replace(opened, ends=dict(zip(job.labels, states, strict=True)))
+        values, gradients = MEASURES[job.measure].measure(opened, s)
+        found = {"key": job.key, "measure": job.measure, "subject": job.name}
         content = {**found, "values": values, "gradients": gradients}
         job.file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(job.file, (json.dumps(content) + "\n").encode())
@@ -106,7 +154,7 @@ def work(jobs: Sequence[Job], settings: Settings, data_dir: Path | None) -> None
     with progress() as bar:
         task = bar.add_task("flatness", total=len(jobs))
         for job in jobs:
-            bar.update(task, description=harmless(f"{job.subject.name}: {job.measure}"))
+            bar.update(task, description=harmless(f"{job.name}: {job.measure}"))
             if job.result() is None:
                 worker.run(job)
             bar.advance(task)
@@ -121,8 +169,9 @@ def share(jobs: Sequence[Job], part: int, parts: int) -> list[Job]:
     return [job for job in jobs if job.subject.name in own]
 
 
-def work_together(jobs: Sequence[Job], parts: int, places: Sequence[dict[str, str]]) -> int:
-    """Carry out the jobs in processes of their own, with this command; the worst exit code."""
+def work_together(jobs: Sequence[Job], places: Sequence[dict[str, str]]) -> int:
+    """Carry out the jobs in a process for each place, with this command; the worst exit code."""
+    parts = len(places)
     command = [sys.executable, "-m", "sampa", *sys.argv[1:]]
     running: list[subprocess.Popen[Any]] = []
 
@@ -132,7 +181,8 @@ def work_together(jobs: Sequence[Job], parts: int, places: Sequence[dict[str, st
 
     with on_stop(stop), progress() as bar:
         for part in range(parts):
-            environment = of_this_process({**os.environ, **places[part], PART: str(part)})
+            own = {**places[part], PART: f"{part}/{parts}"}
+            environment = of_this_process({**os.environ, **own})
             running.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
         task = bar.add_task(f"flatness on {parts} processes", total=len(jobs))
         while any(process.poll() is None for process in running):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from contourpy import contour_generator
@@ -24,12 +24,19 @@ PRINTED = {"var(--ink)": "#1b1f24", "var(--paper)": "#ffffff", "var(--muted)": "
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Values on a grid: values[i][j] at (x[i], y[j])."""
+    """Values on an even grid.
+
+    Attributes:
+        title: Its heading; may be empty.
+        values: values[i][j] is at (x[i], y[j]).
+        marks: Points of interest by name; if there are none, the one with the coordinates 0.
+    """
 
     title: str
     x: list[float]
     y: list[float]
     values: list[list[float]]
+    marks: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ def heat_map(shown: HeatMap, scale: Scale) -> Markup:
         )
     parts.append(f'</g><path class="contour" d="{_contours(shown, scale)}" fill="none"')
     parts.append(' stroke="var(--paper)" stroke-opacity="0.75" stroke-width="0.8"/>')
-    parts.append(_center(shown))
+    for name, (x, y) in (shown.marks or {"": (0.0, 0.0)}).items():
+        parts.append(_mark(name, _place(x, shown.x), height - _place(y, shown.y), width))
     return Markup("".join(parts) + "</svg>")
 
 
@@ -92,14 +100,26 @@ def _contours(shown: HeatMap, scale: Scale) -> str:
     return "".join(path)
 
 
-def _center(shown: HeatMap) -> str:
-    """A cross where both coordinates are 0: the weights themselves."""
-    x, y = (int(np.argmin(np.abs(axis))) for axis in (shown.x, shown.y))
-    cx, cy = CELL * (x + 0.5), CELL * (len(shown.y) - y - 0.5)
-    cross = f"M{cx - 3},{cy}h6M{cx},{cy - 3}v6"
-    return (
+def _place(value: float, axis: Sequence[float]) -> float:
+    """Where a coordinate is drawn; values of the axis are at the middle of their cells."""
+    step = (axis[-1] - axis[0]) / (len(axis) - 1) if len(axis) > 1 else 0.0
+    return CELL * (0.5 + ((value - axis[0]) / step if step else 0.0))
+
+
+def _mark(name: str, x: float, y: float, width: float) -> str:
+    """A cross, with its name beside it on the side that has room."""
+    cross = f"M{x - 3:.1f},{y:.1f}h6M{x:.1f},{y - 3:.1f}v6"
+    drawn = (
         f'<path d="{cross}" stroke="#000000" stroke-width="2.4"/>'
         f'<path d="{cross}" stroke="#ffffff" stroke-width="1.2"/>'
+    )
+    if not name:
+        return drawn
+    anchor, aside = ("start", 5) if x < width / 2 else ("end", -5)
+    return (
+        f'{drawn}<text x="{x + aside:.1f}" y="{y - 4:.1f}" text-anchor="{anchor}" font-size="8" '
+        'fill="#ffffff" stroke="#000000" stroke-width="2" paint-order="stroke" '
+        f'pointer-events="none">{escape(name)}</text>'
     )
 
 
@@ -150,5 +170,12 @@ def heat_map_file(maps: Sequence[HeatMap], columns: int = 4) -> str:
 
 def _in_words(shown: HeatMap) -> str:
     values = [v for line in shown.values for v in line]
-    x, y = (int(np.argmin(np.abs(axis))) for axis in (shown.x, shown.y))
-    return f"{shown.title}: {shown.values[x][y]:.3g} in the middle, up to {max(values):.3g}"
+    told: list[str] = []
+    for name, mark in (shown.marks or {"the cross": (0.0, 0.0)}).items():
+        i, j = (
+            int(np.argmin(np.abs(np.array(axis) - at)))
+            for axis, at in zip((shown.x, shown.y), mark, strict=True)
+        )
+        told.append(f"{shown.values[i][j]:.3g} near {name}")
+    head = f"{shown.title}: " if shown.title else ""
+    return f"{head}{', '.join(told)}, up to {max(values):.3g}"

@@ -66,6 +66,8 @@ def _fits(hint: Any, value: Any) -> bool:
     if origin is dict:
         entry = get_args(hint)[1]
         return isinstance(value, dict) and all(_fits(entry, v) for v in value.values())
+    if origin is list:
+        return isinstance(value, list) and all(_fits(get_args(hint)[0], v) for v in value)
     if hint is float:
         # A whole number may be too large for a float.
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -80,6 +82,8 @@ def _rule(hint: Any) -> str:
         return " or ".join(_rule(choice) for choice in get_args(hint))
     if get_origin(hint) is dict:
         return f"an object of {_rule(get_args(hint)[1])}"
+    if get_origin(hint) is list:
+        return f"a list of {_rule(get_args(hint)[0])}"
     names = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false"}
     return names.get(hint, "null" if hint is type(None) else "any value")
 
