@@ -92,7 +92,8 @@ def test_an_example_reaches_what_it_shows(name: str, arguments: list[str], least
 @pytest.mark.slow
 @pytest.mark.dist
 @pytest.mark.parametrize(
-    "name", ["huggingface_glue.py", "lightning_cifar.py", "accelerate_loop.py"]
+    "name",
+    ["huggingface_glue.py", "lightning_cifar.py", "accelerate_loop.py", "lora_finetune.py"],
 )
 def test_a_framework_learns_the_same_on_one_and_two_processes(name: str) -> None:
     one = run_example(name, "--epochs", "2", launcher=[])
