@@ -21,6 +21,7 @@ from sampa.messages import WrongUsage, unknown
 COMMANDS = {
     "train": "train a recipe with a method, on one device or several",
     "compare": "run a grid of methods and seeds, and print mean ± std",
+    "sweep": "choose rho and lambda on validation data",
     "reproduce": "run one of the paper's tables or figures, and compare with its values",
     "eval": "evaluate a finished run's checkpoint again",
     "flatness": "measure sharpness, curvature and landscapes of finished models",

@@ -39,7 +39,28 @@ Folders = Annotated[
     Rule("one folder or more, such as runs", bool),
     Rule("existing folders", lambda v: all(map(Path.is_dir, v))),
 ]
+Values = Annotated[
+    tuple[str, ...],
+    Rule(
+        "finite numbers >= 0 with commas between them, such as 0.05,0.1",
+        lambda v: all(map(_is_value, v)),
+    ),
+    arg(metavar="X,X,..."),
+]
+"""As the user types them; `numbers` reads them."""
 Names = Annotated[tuple[str, ...], Rule("one name or more", lambda v: bool(v) and all(v))]
+
+
+def numbers(values: tuple[str, ...]) -> list[float]:
+    """What an option of `Values` holds: with commas, or one after the other."""
+    return [float(part) for value in values for part in value.split(",")]
+
+
+def _is_value(value: str) -> bool:
+    try:
+        return all(0 <= number < math.inf for number in numbers((value,)))
+    except ValueError:
+        return False
 
 
 def options(kind: type[Kind]) -> type[Kind]:

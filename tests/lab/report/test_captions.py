@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sampa.lab.report.captions import noise_in_words
 from sampa.lab.report.recipe import curves, result_table
 from sampa.lab.training.run import DataSpec
 from tests.lab.report.folders import only_recipe, write_grid
@@ -57,5 +56,5 @@ def test_validation_with_noisy_labels_is_marked(tmp_path: Path) -> None:
     ],
 )
 def test_only_wrong_labels_that_are_held_back_count(data: DataSpec, words: str) -> None:
-    assert noise_in_words(data).startswith(words)
-    assert bool(noise_in_words(data)) == bool(words)
+    assert data.noise_in_words().startswith(words)
+    assert bool(data.noise_in_words()) == bool(words)

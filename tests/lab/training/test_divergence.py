@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -32,6 +33,12 @@ def test_a_run_that_diverges_says_so_and_has_no_result(
     assert line.endswith("choose a lower --lr than 1000")
     assert captured.out == ""
     assert not (tmp_path / "result.json").exists()
+    why = f"sampa train: {json.loads((tmp_path / 'diverged.json').read_text())['reason']}"
+    assert why == line
+    # A run that is begun again has not diverged yet.
+    again = ["train", "digits-cpu", "--limit-steps", "1", "--threads", "1", "--out", str(tmp_path)]
+    assert main(again) == 0
+    assert not (tmp_path / "diverged.json").exists()
 
 
 @pytest.mark.dist

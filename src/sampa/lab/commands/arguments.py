@@ -27,10 +27,12 @@ from sampa.lab.options import (
     NotNegative,
     Positive,
     Rule,
+    Values,
     options,
     require_rules,
 )
 from sampa.lab.reproduce.request import Request
+from sampa.lab.results.sweep import SEED
 from sampa.lab.training.own import Named, as_named
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
@@ -137,6 +139,29 @@ class TrainArguments:
 
 @options
 @dataclass(frozen=True)
+class Grid:
+    """What all runs of a grid have in common, and how they are made.
+
+    Attributes:
+        data: In place of the recipe's, as for `sampa train`.
+        model: Likewise.
+        jobs: Runs at the same time; each has its share of the cores, and GPUs of its own.
+        devices: Processes a run.
+        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
+        extra: Further options of `sampa train` for every run, as one text:
+            --extra="--epochs 3 --lr 0.1".
+    """
+
+    data: str | None = None
+    model: str | None = None
+    jobs: Count = 1
+    devices: Count = 1
+    data_dir: Folder | None = None
+    extra: str = ""
+
+
+@options
+@dataclass(frozen=True)
 class CompareArguments:
     """Run every method with every seed, skip what is done, and print mean ± std.
 
@@ -152,35 +177,64 @@ class CompareArguments:
 
     Attributes:
         recipe: The experiment; `sampa train --list` shows them. Or your own, as for `sampa train`.
-        data: In place of the recipe's, as for `sampa train`.
-        model: Likewise.
         methods: The methods to compare.
         seeds: How many seeds each.
         first_seed: The seeds are first_seed, first_seed + 1, ...
-        jobs: Runs at the same time; each has its share of the cores, and GPUs of its own.
-        devices: Processes a run.
         out: Folder of all runs (default: runs/RECIPE).
-        data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
-        extra: Further options of `sampa train` for every run, as one text:
-            --extra="--epochs 3 --lr 0.1".
         record: Folder for results.json and README.md: all numbers with their conditions.
         allow_dirty: Record although the source has changes that are not committed; the record says
             so.
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
-    data: str | None = None
-    model: str | None = None
     methods: Names = ("sgd", "sam", "sampa")
     seeds: Count = 3
     first_seed: Natural = 0
-    jobs: Count = 1
-    devices: Count = 1
     out: Path | None = None
-    data_dir: Folder | None = None
-    extra: str = ""
+    grid: Annotated[Grid, arg(name="")] = field(default_factory=Grid)
     record: Path | None = None
     allow_dirty: bool = False
+
+
+@options
+@dataclass(frozen=True)
+class SweepArguments:
+    """Try values of ρ and λ, and choose those that are best on validation data.
+
+    Every combination is trained with seeds that no comparison uses, and judged on data that is
+    held back from training; test data is not looked at. It prints a table, the best values, and a
+    command and a line of Python with them. What is done is kept: the same command goes on, and one
+    with more values or seeds makes only what is missing.
+
+    Examples:
+        sampa sweep digits-cpu
+        sampa sweep digits-cpu --rho 0.02,0.05,0.1 --lam 0,0.2
+        sampa sweep cifar10-resnet56 --method sam --rho 0.05,0.1,0.2 --devices 2
+        sampa sweep cifar10-cpu --rho 0.05,0.1,0.2,0.4 --seeds 3 --jobs 2
+        sampa sweep images --data folder:photos --model nets.py:Net --extra="--epochs 30"
+
+    A run whose loss diverges counts as the worst, and is not made again; remove its folder to try
+    it once more. Exit codes: 0 chosen, 1 some runs failed or all diverged, 2 wrong usage, 130 and
+    143 stopped by Ctrl-C or SIGTERM after the running ones saved.
+
+    Attributes:
+        recipe: The experiment; `sampa train --list` shows them. Or your own, as for `sampa train`.
+        rho: Radii to try; the default is the paper's grid.
+        lam: SAMPa's λ to try (default: the method's own).
+        method: The method (default: the recipe's, most often sampa).
+        seeds: How many seeds each; more tell better which differences are chance.
+        first_seed: The seeds are first_seed, first_seed + 1, ...
+        out: Folder of all runs (default: sweeps/RECIPE/METHOD).
+    """
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE")]
+    rho: Values = ("0.01,0.05,0.1,0.2,0.4",)
+    lam: Values = ()
+    method: str | None = None
+    seeds: Count = 1
+    first_seed: Natural = SEED
+    out: Path | None = None
+    grid: Annotated[Grid, arg(name="")] = field(default_factory=Grid)
 
 
 @options
@@ -423,6 +477,7 @@ class MethodsArguments:
 ARGUMENTS: dict[str, type[Any]] = {
     "train": TrainArguments,
     "compare": CompareArguments,
+    "sweep": SweepArguments,
     "reproduce": ReproduceArguments,
     "eval": EvalArguments,
     "flatness": FlatnessArguments,

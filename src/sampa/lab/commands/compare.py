@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
-from sampa.lab.commands.arguments import CompareArguments, read_arguments
-from sampa.lab.commands.train import checked
+from sampa.lab.commands.arguments import CompareArguments
+from sampa.lab.commands.grid import grid_job
 from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import say
 from sampa.lab.training.conditions import conditions, require_committed
-from sampa.lab.training.jobs import Job, Jobs, threads_each
+from sampa.lab.training.jobs import Jobs
 from sampa.lab.training.recipes import recipe_of
 from sampa.lab.training.records import comparison, conditions_of, read_results, write_record
 from sampa.messages import wrong_usage
@@ -23,16 +22,23 @@ def main(arguments: CompareArguments) -> int:
     with wrong_usage():
         run = recipe_of(arguments.recipe)
     out = arguments.out or Path("runs") / run.name
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    grid = [
-        grid_job(method, seed, out / method / f"seed-{seed}", arguments)
+    grid, first = arguments.grid, arguments.first_seed
+    seeds = range(first, first + arguments.seeds)
+    runs = [
+        grid_job(
+            f"{method} seed {seed}",
+            arguments.recipe,
+            ["--method", method, "--seed", str(seed)],
+            out / method / f"seed-{seed}",
+            grid,
+        )
         for seed in seeds
         for method in arguments.methods
     ]
     if arguments.record is not None:  # before hours of work
         require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
     jobs = Jobs()
-    codes = jobs.run_all(grid, arguments.jobs, arguments.devices)
+    codes = jobs.run_all(runs, grid.jobs, grid.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
     Console().print(for_terminal(table) if table else "no run is done")
@@ -56,18 +62,3 @@ def without_paths(arguments: list[str]) -> list[str]:
             kept.append(argument)
         skip = argument in ("--out", "--data-dir")
     return kept
-
-
-def grid_job(method: str, seed: int, folder: Path, grid: CompareArguments) -> Job:
-    """One run of the grid, as `sampa train` would make it with these options."""
-    options = [
-        *(grid.recipe, "--method", method, "--seed", str(seed)),
-        *("--out", str(folder), "--resume", "--devices", str(grid.devices)),
-        *threads_each(grid.jobs, grid.devices),
-        *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
-        *(("--data", grid.data) if grid.data else ()),
-        *(("--model", grid.model) if grid.model else ()),
-        *shlex.split(grid.extra),
-    ]
-    run = checked(read_arguments("train", options))
-    return Job(f"{method} seed {seed}", {folder: run}, lambda: ["-m", "sampa", "train", *options])

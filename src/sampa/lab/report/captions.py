@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from sampa.lab.report.groups import Recipe, Variant
 from sampa.lab.results.charts import EXTREMES
 from sampa.lab.training.method import checked_method
-from sampa.lab.training.run import DataSpec
 from sampa.lab.training.variants import is_number
 
 
@@ -98,13 +97,4 @@ def with_rho(variant: Variant) -> str:
 
 def noisy_validation(recipe: Recipe) -> str:
     """Which labels the validation samples have, if not all of them are right; else empty."""
-    return next(filter(None, (noise_in_words(run.run.data) for run in recipe.runs)), "")
-
-
-def noise_in_words(data: DataSpec) -> str:
-    """What is wrong with the labels that are held back from training; empty if nothing."""
-    if data.validation and data.human_labels not in (None, "clean"):
-        return f"The labels are people's, wrong ones included (CIFAR-10N, {data.human_labels})."
-    if data.validation and data.label_noise:
-        return f"{100 * data.label_noise:g} % of the validation labels are wrong, as in training."
-    return ""
+    return next(filter(None, (run.run.data.noise_in_words() for run in recipe.runs)), "")

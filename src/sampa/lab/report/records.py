@@ -13,7 +13,7 @@ from sampa.lab.files import read_json_lines
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.paper import Value
 from sampa.lab.training.conditions import flat
-from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.folder import DIVERGED, RunFolder
 from sampa.lab.training.run import Run
 
 T = TypeVar("T")
@@ -73,7 +73,8 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> FinishedRun:
     Run.from_json(part(saved, "run", dict, "run.json"))  # what is wrong with it is said first
     lines = _lines(folder)
     if not os.path.lexists(folder / "result.json"):
-        raise ValueError(f"unfinished: {len(lines)} epochs and no result.json")
+        why = "diverged" if os.path.lexists(folder / DIVERGED) else "unfinished"
+        raise ValueError(f"{why}: {len(lines)} epochs and no result.json")
     return _record(saved, lines, _read(folder, "result.json"), place, paper)
 
 

@@ -4,6 +4,7 @@ run.json       the run's random id, the run, all hyper-parameters, commit, versi
 metrics.jsonl  the id, then one line an epoch: the same bits however often the run is interrupted
 times.jsonl    one line an epoch: how long it took, and the share of it spent waiting for data
 result.json    the outcome; exists when the run is done
+diverged.json  why there will be none: the loss left all bounds; gone when the run is begun again
 checkpoints/   see `checkpoint`; each has the id
 
 A folder may be removed, and another run started in its place, while a run is working in it. The id
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from sampa.lab.training.run import Run
 from sampa.messages import require
 
 HEADER_BYTES = 47  # the line with the id, at the top of metrics.jsonl
+DIVERGED = "diverged.json"
 
 Change = tuple[str, Any, Any]
 """A setting by its full name, as it was and as it is."""
@@ -86,6 +89,7 @@ class RunFolder:
         self.id = self._saved_id(saved)
         if changes:
             self._write_run(run)
+        self._forget_divergence()
         told = [f"{name} is now {b!r}, the run began with {a!r}" for name, a, b in changes]
         return [*told, *drift(saved.get("conditions"), conditions())]
 
@@ -94,6 +98,7 @@ class RunFolder:
         new = secrets.token_hex(16)
         self._write_run(run, new)
         self.id = new
+        self._forget_divergence()
         replace_file(self._metrics, self._header(), self.require_own)
 
     def _write_run(self, run: Run, new: str = "") -> None:
@@ -168,6 +173,29 @@ class RunFolder:
         if changes:
             raise ValueError(f"{self._refusal(changes)}; choose another --out")
         return result
+
+    def divergence_of(self, run: Run) -> str | None:
+        """Why a run that diverged here has no result, None if it did not.
+
+        Raises:
+            ValueError: If the folder is another run's.
+        """
+        saved, found = self.read("run.json"), self.read(DIVERGED)
+        if saved is None or found is None or found.get("id") != saved.get("id"):
+            return None
+        changes = _changes(self._run(saved), run)
+        if changes:
+            raise ValueError(f"{self._refusal(changes)}; choose another --out")
+        return str(found.get("reason"))
+
+    def note_divergence(self, reason: str) -> None:
+        """Write down that the run which is carried out here has diverged, if the disk has room."""
+        if self.id:
+            with suppress(OSError):
+                self.write(DIVERGED, {"id": self.id, "reason": reason})
+
+    def _forget_divergence(self) -> None:
+        (self.path / DIVERGED).unlink(missing_ok=True)
 
     def _run(self, saved: dict[str, Any]) -> Run:
         require(f"{self.path / 'run.json'}", sorted(saved), "run" in saved, "written by sampa")

@@ -34,14 +34,16 @@ class Job:
         name: What they have in common.
         runs: By their folders; the log is in the first.
         arguments: Gives the arguments of Python that start it or go on with it.
+        settled_by_divergence: Whether a run that diverged is done, though it has no result.
     """
 
     name: str
     runs: dict[Path, Run]
     arguments: Callable[[], list[str]]
+    settled_by_divergence: bool = False
 
     def is_done(self, devices: int = 1) -> bool:
-        """Whether all its results exist.
+        """Whether there is nothing more to do for any of its runs.
 
         Raises:
             WrongUsage: If a run is not possible, or not on that many devices.
@@ -50,7 +52,15 @@ class Job:
         for run in self.runs.values():
             with wrong_usage():
                 branches_of(run, checked_method(run), devices)
-        return all(RunFolder(path).result_of(run) is not None for path, run in self.runs.items())
+        return all(
+            RunFolder(path).result_of(run) is not None
+            or (self.settled_by_divergence and RunFolder(path).divergence_of(run) is not None)
+            for path, run in self.runs.items()
+        )
+
+    def has_diverged(self) -> bool:
+        """Whether one of its runs has."""
+        return any(RunFolder(path).divergence_of(run) for path, run in self.runs.items())
 
 
 def threads_each(at_once: int, devices: int) -> list[str]:
@@ -116,9 +126,11 @@ class Jobs:
 
     def _run_job(self, job: Job, is_done: bool) -> int:
         """Run a job unless it is done; the exit code."""
-        if is_done or self.asked:
-            self.bar.advance(int(is_done))
-            say(f"{job.name}: {'done before' if is_done else 'left for the next time'}")
+        if is_done:
+            self.bar.advance()
+            say(f"{job.name}: {'diverged' if job.has_diverged() else 'done'} before")
+            return 0
+        if self.asked:  # the last line says how to go on
             return 0
         log = next(iter(job.runs)) / "log.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -131,9 +143,15 @@ class Jobs:
         finally:
             self.free.put(places)
         self.bar.advance()
-        outcome = "stopped" if self.asked else f"failed ({code}), see {log}"
-        say(f"{job.name}: {'done' if code == 0 else outcome}")
+        say(f"{job.name}: {self._outcome(job, code, log)}")
         return code
+
+    def _outcome(self, job: Job, code: int, log: Path) -> str:
+        if code == 0:
+            return "done"
+        if self.asked:
+            return "stopped"
+        return "diverged" if job.has_diverged() else f"failed ({code}), see {log}"
 
     def _wait_for(self, arguments: list[str], environment: dict[str, str], log: FileIO) -> int:
         """Start a process and wait for it; the exit code."""

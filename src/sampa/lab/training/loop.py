@@ -18,7 +18,7 @@ from sampa.lab.results.outcome import RunResult
 from sampa.lab.terminal import say
 from sampa.lab.training import ranks
 from sampa.lab.training.checkpoint import CheckpointError
-from sampa.lab.training.divergence import DivergenceWatch
+from sampa.lab.training.divergence import Diverged, DivergenceWatch
 from sampa.lab.training.flatness import flatness_after
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.keeping import Keeper
@@ -60,6 +60,9 @@ def train(run: Run, out: Path, settings: Settings) -> RunResult:
                 warn(text, strict=settings.strict)
         finished = folder.result() if settings.resume else None
         return finished or Trainer(run, folder, settings, method).fit()
+    except Diverged as error:
+        folder.note_divergence(str(error))
+        raise
     finally:
         folder.close()
 

@@ -45,6 +45,15 @@ class DataSpec:
         require("label_noise", self.label_noise, 0 <= self.label_noise < 1, "in [0, 1)")
         require("validation", self.validation, 0 <= self.validation < 1, "in [0, 1)")
 
+    def noise_in_words(self) -> str:
+        """What is wrong with the labels that are held back from training; empty if nothing."""
+        if self.validation and self.human_labels not in (None, "clean"):
+            return f"The labels are people's, wrong ones included (CIFAR-10N, {self.human_labels})."
+        if self.validation and self.label_noise:
+            share = f"{100 * self.label_noise:g} %"
+            return f"{share} of the validation labels are wrong, as in training."
+        return ""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
