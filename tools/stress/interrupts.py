@@ -97,7 +97,10 @@ def is_interrupted(training: Training, number: int, sender: Sender, delay: float
         sender.after(delay)
         training.step(number)
         has_returned = True
-        time.sleep(PATIENCE)  # for the signal, if it is late
+        latest = time.monotonic() + PATIENCE
+        while time.monotonic() < latest:
+            # In short naps: a signal that comes just before one is only seen at its end.
+            time.sleep(0.01)
     except KeyboardInterrupt:
         return not has_returned
     raise RuntimeError("no signal came")
