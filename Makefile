@@ -47,7 +47,7 @@ help:  ## print this list
 setup: $(STAMP)  ## create .venv with the pinned dependencies
 
 # What `make demo` needs, a tenth of all: every package is named as it comes. Nothing is done where
-# the whole environment is there. torch comes first and pinned, so that nothing later can choose
+# the whole environment exists. torch comes first and pinned, so that nothing later can choose
 # another build of it.
 SHOWN  := awk '/^FAILED$$/ {failed = 1} / (Downloading|Using cached) / && !/metadata/ \
   {sub(/^ +(Downloading|Using cached) /, "  "); print; fflush()} END {exit failed}'

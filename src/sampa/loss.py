@@ -69,7 +69,7 @@ class Closure:
 
     For frameworks, which call backward in a way of their own: `step(Closure(function), batch)`
     calls it with the batch of each probe, so that methods that hold a batch (SAMPa) take it too,
-    and resume with it. No gradient is there when it is called. It cannot serve methods that
+    and resume with it. Gradients are None when it is called. It cannot serve methods that
     differentiate another loss or choose samples.
 
     Attributes:

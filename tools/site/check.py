@@ -73,7 +73,7 @@ def faults(site: Path) -> list[str]:
 
 
 def link_fault(url: str, file: Path, pages: dict[Path, Page], *, loaded: bool) -> str | None:
-    """Why a link is dead or must not be there; None if it is well."""
+    """Why a link is dead or not allowed; None if it is valid."""
     if is_remote(url):
         return "loaded from the network" if loaded else None
     parts = urlsplit(url)

@@ -15,7 +15,7 @@ from sampa.vectors.vector import Vector, add, dot, scale, weighted_sum
 
 Product = Callable[[Vector], Vector]
 
-# A remainder of so many units in the last place of the matrix's size is rounding: the space found
+# A remainder of this many units in the last place of the matrix's size is rounding: the space found
 # is invariant.
 NOISE = 100
 

@@ -7,7 +7,8 @@ import math
 import pytest
 from torch import Tensor
 
-from sampa.lab.bench.counting import Shapes, count_reduction, count_step
+from sampa.lab.bench.counting import count_reduction, count_step
+from sampa.lab.bench.own_cost import Shapes
 from sampa.lab.models import build
 from sampa.vectors.reductions import global_norm, inner_product
 from sampa.vectors.vector import Vector, scale

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sampa.lab.data.cifar import LAYOUTS, Layout
+from sampa.lab.data.cifar import LAYOUTS, ArchiveLayout
 
 PER_FILE = 4
 
 
-def small(layout: Layout) -> Layout:
+def small(layout: ArchiveLayout) -> ArchiveLayout:
     """A layout with a few images per file."""
     files = {split: dict.fromkeys(names, PER_FILE) for split, names in layout.files.items()}
     return replace(layout, files=files)
 
 
-def members(layout: Layout, seed: int = 0) -> dict[str, bytes]:
+def members(layout: ArchiveLayout, seed: int = 0) -> dict[str, bytes]:
     """The files of an official binary archive, with random pixels."""
     random = np.random.default_rng(seed)
     contents = {}
@@ -49,7 +49,7 @@ def write_tar(path: Path, contents: dict[str, bytes], *extra: tarfile.TarInfo) -
     return path
 
 
-def write_archive(folder: Path, layout: Layout, contents: dict[str, bytes]) -> Path:
+def write_archive(folder: Path, layout: ArchiveLayout, contents: dict[str, bytes]) -> Path:
     inside = {f"{layout.folder}/{name}": content for name, content in contents.items()}
     return write_tar(folder / layout.archive, inside)
 

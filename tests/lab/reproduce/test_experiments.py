@@ -189,7 +189,7 @@ def test_the_potential_obeys_the_lemma_and_the_mean_its_bound() -> None:
 
 def test_a_rise_above_the_lemmas_bound_would_be_counted() -> None:
     problem = theory.quadratic(0)
-    trace = theory.Trace(problem, 0.1, [1.0, 0.9, 2.0], [0.95, 0.85, 0.0], [1.0, 1.0, 1.0])
+    trace = theory.Trajectory(problem, 0.1, [1.0, 0.9, 2.0], [0.95, 0.85, 0.0], [1.0, 1.0, 1.0])
     assert trace.violations == 1
 
 

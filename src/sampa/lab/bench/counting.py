@@ -24,11 +24,10 @@ import sampa
 from sampa import record
 from sampa.catalog import find_method
 from sampa.execution import evaluate, lookahead
+from sampa.lab.bench.own_cost import Shapes
 from sampa.method import vectors_of
 from sampa.torch_private import FakeTensor, FakeTensorMode, TorchDispatchMode, tree_leaves
 from sampa.vectors.vector import Vector
-
-Shapes = Sequence[Sequence[int]]
 
 BASES: dict[str, Callable[[Any], Optimizer]] = {
     # Fused SGD has no fake kernel in a CPU build of torch.
@@ -47,7 +46,7 @@ NO_KERNEL = ("aten::empty", "aten::new_empty", "aten::detach", "prim::")
 
 
 @dataclass(frozen=True)
-class Count:
+class StepCount:
     """One step on a device, in numbers.
 
     Attributes:
@@ -67,13 +66,13 @@ class Count:
     buffers: float
 
 
-def count_steps(shapes: Shapes) -> list[Count]:
+def count_steps(shapes: Shapes) -> list[StepCount]:
     """Steps of the main methods on these parameters."""
     prompt = [count_step(method, shapes, base) for method in COUNTED for base in BASES]
     return [*prompt, *(count_step(m, shapes, "adamw", checks="late") for m in COUNTED)]
 
 
-def count_step(method: str, shapes: Shapes, base: str = "sgd", **options: Any) -> Count:
+def count_step(method: str, shapes: Shapes, base: str = "sgd", **options: Any) -> StepCount:
     """Count the third step of a method: the first ones set things up."""
     with _fake_device() as host:
         network = nn.ParameterList([torch.empty(*shape, device="cuda") for shape in shapes])
@@ -91,17 +90,17 @@ def count_step(method: str, shapes: Shapes, base: str = "sgd", **options: Any) -
         size = sum(p.nbytes for p in network)
     peak = round(counter.peak / size, 1)
     checks = options.get("checks", "now")
-    return Count(method, base, checks, waits, counter.launches, counter.strided, peak)
+    return StepCount(method, base, checks, waits, counter.launches, counter.strided, peak)
 
 
-def count_reduction(function: Callable[[list[Tensor]], Any], shapes: Shapes) -> Count:
+def count_reduction(function: Callable[[list[Tensor]], Any], shapes: Shapes) -> StepCount:
     """Count a function of tensors, such as a norm."""
     with _fake_device():
         tensors = [torch.empty(*shape, device="cuda") for shape in shapes]
         size = sum(t.nbytes for t in tensors)
         with KernelCounter(tensors) as counter:
             function(tensors)
-    return Count("", "", "", 0, counter.launches, counter.strided, counter.peak / size)
+    return StepCount("", "", "", 0, counter.launches, counter.strided, counter.peak / size)
 
 
 class Host(TorchFunctionMode):

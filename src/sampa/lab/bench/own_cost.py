@@ -81,7 +81,7 @@ class OwnCost:
 
 
 @dataclass(frozen=True)
-class Subject:
+class CostSubject:
     """A method that makes steps with free gradients.
 
     Attributes:
@@ -131,7 +131,7 @@ def own_costs(bench: Bench) -> list[OwnCost]:
     return found
 
 
-def subject(method: str, shapes: Shapes, device: torch.device = CPU) -> Subject:
+def subject(method: str, shapes: Shapes, device: torch.device = CPU) -> CostSubject:
     """One of our methods in one process, or pytorch_optimizer's SAM."""
     network = nn.ParameterList([torch.randn(*shape, device=device) for shape in shapes])
     gradients = [torch.randn_like(p) for p in network]
@@ -143,10 +143,10 @@ def subject(method: str, shapes: Shapes, device: torch.device = CPU) -> Subject:
     last = step.optimizer.last if isinstance(step, MethodStep) else None
     probes = 2 if last is None else last.probes
     gradient = bare_step(bench, update=False)
-    return Subject(method, size, step, gradient, probes, meter_of(device))
+    return CostSubject(method, size, step, gradient, probes, meter_of(device))
 
 
-def costs(subjects: Sequence[Subject], repeats: int) -> list[OwnCost]:
+def costs(subjects: Sequence[CostSubject], repeats: int) -> list[OwnCost]:
     """Of each of them, measured in turns (A, B, C, A, B, C, ...)."""
     turns = [[s.milliseconds() for s in subjects] for _ in range(repeats)]
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sampa.lab.bench.contenders import contenders
-from sampa.lab.bench.counting import Count
+from sampa.lab.bench.counting import StepCount
 from sampa.lab.bench.host_time import HostTime
 from sampa.lab.bench.own_cost import LEAST_BYTES
 from sampa.lab.bench.result import BenchResult
@@ -73,7 +73,7 @@ def own_cost_table(result: BenchResult) -> Table:
     return Table(title, columns, rows, ("least: if nothing is copied to be safe",))
 
 
-def device_table(model: str, counts: Sequence[Count]) -> Table:
+def device_table(model: str, counts: Sequence[StepCount]) -> Table:
     """What a step would cost a GPU."""
     rows = tuple(
         row(

@@ -126,7 +126,7 @@ def _require_new(path: Path, name: str, found: dict[str, bytes]) -> None:
 def _whole(path: Path, name: str, size: int, limit: int, read: Callable[[int], bytes]) -> bytes:
     if size > limit:
         raise ValueError(f"{path} is refused: {name!r} has {size} bytes, more than {limit}")
-    content = read(size + 1)  # one more, so that a member that lies about its size is seen
+    content = read(size + 1)  # one more, so that a member larger than it declares is noticed
     if len(content) != size:
         raise ValueError(f"{path} is damaged or incomplete: {name!r} ends early; get it again")
     return content

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sampa.lab.data.draws import epoch_words
-from sampa.lab.data.image_data import Samples
+from sampa.lab.data.image_data import ImageSamples
 from sampa.lab.data.plans import BatchPlan, require_indices
 
 ImageBatch = tuple[Tensor, Tensor, Tensor]
@@ -38,7 +38,7 @@ class ImageBatches:
         torch.Size([64, 1, 8, 8])
     """
 
-    data: Samples
+    data: ImageSamples
     plan: BatchPlan
     augment_seed: int | None = None
 

@@ -27,7 +27,7 @@ MAX_FILE = 200_000_000  # bytes; the largest has 154 million
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArchiveLayout:
     """One official binary data set.
 
     Attributes:
@@ -52,7 +52,7 @@ class Layout:
 
 
 LAYOUTS = {
-    10: Layout(
+    10: ArchiveLayout(
         name="cifar10",
         archive="cifar-10-binary.tar.gz",
         folder="cifar-10-batches-bin",
@@ -64,7 +64,7 @@ LAYOUTS = {
             "test": {"test_batch.bin": 10_000},
         },
     ),
-    100: Layout(
+    100: ArchiveLayout(
         name="cifar100",
         archive="cifar-100-binary.tar.gz",
         folder="cifar-100-binary",
@@ -75,7 +75,7 @@ LAYOUTS = {
     ),
 }
 
-Decoder = Callable[[Layout, str, list[Path]], Decoded]
+Decoder = Callable[[ArchiveLayout, str, list[Path]], Decoded]
 Source = tuple[list[Path], Callable[[], Decoded]]
 
 
@@ -108,7 +108,7 @@ def load_cifar(
     return ImageData(arrays["labels"], tuple(facts["classes"]), mean, std, arrays["images"])
 
 
-def _entry(layout: Layout, split: str, folder: Path, cache: Path) -> CacheEntry:
+def _entry(layout: ArchiveLayout, split: str, folder: Path, cache: Path) -> CacheEntry:
     files, decode = _source(layout, split, folder)
 
     def build() -> Built:
@@ -121,7 +121,7 @@ def _entry(layout: Layout, split: str, folder: Path, cache: Path) -> CacheEntry:
     return CacheEntry(cache, f"{layout.name}-{split}-{file_hash(files)}", build)
 
 
-def _source(layout: Layout, split: str, data_dir: Path) -> Source:
+def _source(layout: ArchiveLayout, split: str, data_dir: Path) -> Source:
     """The files that hold a split, and a function that decodes them."""
     looked_for: list[Path] = []
     for folder in (data_dir / layout.name, data_dir):
@@ -132,7 +132,9 @@ def _source(layout: Layout, split: str, data_dir: Path) -> Source:
     raise missing(f"CIFAR-{layout.classes} ({split})", looked_for, f"the official {layout.archive}")
 
 
-def _candidates(layout: Layout, split: str, folder: Path) -> list[tuple[list[Path], Decoder]]:
+def _candidates(
+    layout: ArchiveLayout, split: str, folder: Path
+) -> list[tuple[list[Path], Decoder]]:
     binary = [folder / layout.folder / name for name in (*layout.files[split], layout.names)]
     official: list[tuple[list[Path], Decoder]] = [
         ([folder / layout.archive], _read_archive),
@@ -142,11 +144,11 @@ def _candidates(layout: Layout, split: str, folder: Path) -> list[tuple[list[Pat
     return [(packed, _read_packed), *official] if layout.classes == 10 else official
 
 
-def _read_packed(layout: Layout, split: str, files: list[Path]) -> Decoded:
+def _read_packed(layout: ArchiveLayout, split: str, files: list[Path]) -> Decoded:
     return read_strips(files[0], sum(layout.files[split].values()))
 
 
-def _read_archive(layout: Layout, split: str, files: list[Path]) -> Decoded:
+def _read_archive(layout: ArchiveLayout, split: str, files: list[Path]) -> Decoded:
     def limit(name: str) -> int | None:
         if name == layout.names:
             return MAX_NAMES
@@ -155,7 +157,7 @@ def _read_archive(layout: Layout, split: str, files: list[Path]) -> Decoded:
     return _parse(layout, split, files[0], read_tar(files[0], limit))
 
 
-def _read_folder(layout: Layout, split: str, files: list[Path]) -> Decoded:
+def _read_folder(layout: ArchiveLayout, split: str, files: list[Path]) -> Decoded:
     return _parse(layout, split, files[0].parent, _contents(files))
 
 
@@ -163,7 +165,7 @@ def _contents(files: list[Path]) -> dict[str, bytes]:
     return {path.name: read_file(path, MAX_FILE) for path in files}
 
 
-def _parse(layout: Layout, split: str, where: Path, contents: dict[str, bytes]) -> Decoded:
+def _parse(layout: ArchiveLayout, split: str, where: Path, contents: dict[str, bytes]) -> Decoded:
     lost = [name for name in (*layout.files[split], layout.names) if name not in contents]
     if lost:
         raise ValueError(f"{where} is incomplete: it has no {lost[0]}; get {layout.archive} again")

@@ -51,11 +51,11 @@ class ArrowImages(EncodedImages):
         return replace(self, rows=self.rows[index], labels=self.labels[index])
 
 
-Loaded = tuple[ArrowImages | TextData, ArrowImages | TextData]
+TrainAndTest = tuple[ArrowImages | TextData, ArrowImages | TextData]
 """Training and test samples, both of the same kind."""
 
 
-def load_hugging_face(folder: Path, size: int | None = None) -> Loaded:
+def load_hugging_face(folder: Path, size: int | None = None) -> TrainAndTest:
     """Training and test samples: images if the data set has a column of them, or else text.
 
     The label is the column that the features call a ClassLabel, or else one named `label`. Text is

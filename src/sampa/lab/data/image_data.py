@@ -21,7 +21,7 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
-class Samples(ABC):
+class ImageSamples(ABC):
     """Inputs of a network, each with its class.
 
     Attributes:
@@ -54,7 +54,7 @@ class Samples(ABC):
 
 
 @dataclass(frozen=True)
-class Images(Samples):
+class Images(ImageSamples):
     """Labeled images of one size.
 
     Attributes:
@@ -136,7 +136,7 @@ class ImageData(Images):
         return replace(self, images=self.images[index], labels=self.labels[index])
 
 
-AnySamples = TypeVar("AnySamples", bound=Samples)
+AnySamples = TypeVar("AnySamples", bound=ImageSamples)
 
 
 def crop_and_flip(

@@ -186,7 +186,7 @@ def require_same_classes(*roots: Path) -> None:
 
 
 def subfolders(root: Path) -> list[str]:
-    """Hidden ones are nobody's class: editors and file managers make them."""
+    """Hidden ones are no classes: editors and file managers make them."""
     names = (entry.name for entry in os.scandir(root) if entry.is_dir())
     return sorted(name for name in names if not name.startswith("."))
 

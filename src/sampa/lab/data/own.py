@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sampa.lab.data.glue import TextData
-from sampa.lab.data.image_data import Samples, require_labels
+from sampa.lab.data.image_data import ImageSamples, require_labels
 from sampa.lab.named import called, load_code
 
 
 @dataclass(frozen=True)
-class DatasetSamples(Samples):
+class DatasetSamples(ImageSamples):
     """A data set in torch's sense: `dataset[i]` is an input and a class.
 
     What it draws at random (a crop, noise) is a pure function of the seed, the epoch and the
@@ -89,7 +89,7 @@ def _sample(dataset: Any, row: int, name: str) -> tuple[Tensor, int]:
     return found[0], int(found[1])
 
 
-OwnData = Samples | TextData
+OwnData = ImageSamples | TextData
 
 
 def load_own(name: str, data_dir: Path | None) -> tuple[OwnData, OwnData]:
@@ -116,7 +116,7 @@ def load_own(name: str, data_dir: Path | None) -> tuple[OwnData, OwnData]:
 
 
 def _as_samples(part: Any, name: str) -> OwnData:
-    if isinstance(part, Samples | TextData):
+    if isinstance(part, ImageSamples | TextData):
         return part
     if not isinstance(part, Dataset) or not hasattr(part, "__len__"):
         raise ValueError(

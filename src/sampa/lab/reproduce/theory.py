@@ -76,7 +76,7 @@ def constant(L: float) -> float:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trajectory:
     """What one run visited, t = 0 .. T.
 
     Attributes:
@@ -131,7 +131,7 @@ def step_size(problem: ConvexProblem, T: int) -> float:
     return min((gap / (constant(L) * RHO**2 * T)) ** 0.5, 0.5 / L, 1.0)
 
 
-def trace(problem: ConvexProblem, T: int) -> Trace:
+def trace(problem: ConvexProblem, T: int) -> Trajectory:
     """SAMPa-0 for T updates, watched from outside: y_t is where batch t is evaluated first."""
     y: dict[int, Tensor] = {}
 
@@ -139,7 +139,7 @@ def trace(problem: ConvexProblem, T: int) -> Trace:
         y.setdefault(int(batch), problem.x.detach().clone())
         return problem(batch)
 
-    found = Trace(problem, step_size(problem, T))
+    found = Trajectory(problem, step_size(problem, T))
     base = torch.optim.SGD(problem.parameters(), lr=found.lr)
     optimizer = sampa.SAMPa(base, rho=RHO, lam=0.0, perturb_eps=0.0)
     for t in range(T + 1):  # the first call computes g_0 = ∇f(y_0), and y_0 = x_0
@@ -148,7 +148,7 @@ def trace(problem: ConvexProblem, T: int) -> Trace:
     return found
 
 
-Traces = dict[int, list[Trace]]
+Traces = dict[int, list[Trajectory]]
 """By the number of updates: a trace for each seed."""
 
 

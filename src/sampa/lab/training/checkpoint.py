@@ -188,8 +188,8 @@ def prune(
 
     Args:
         folder: Of the run's checkpoints.
-        step: Of the newest, which is good. What is there of later steps, from before the run went
-            back to an older checkpoint, does not count.
+        step: Of the newest, which is good. Later steps, from before the run went
+            back to an older checkpoint, do not count.
         keep: How many stay.
         owner: The run.
         damaged: Checkpoints that are known to be: they do not count either, and go.

@@ -19,7 +19,7 @@ from sampa.lab.data.digits import load_digits
 from sampa.lab.data.folders import load_folder
 from sampa.lab.data.glue import TextData
 from sampa.lab.data.hugging_face import load_hugging_face
-from sampa.lab.data.image_data import ImageData, Samples, resize, subset
+from sampa.lab.data.image_data import ImageData, ImageSamples, resize, subset
 from sampa.lab.data.image_files import SIZE
 from sampa.lab.data.imagenet import load_imagenet
 from sampa.lab.data.label_noise import human_labels, symmetric_noise
@@ -57,7 +57,7 @@ class ImageTask:
     """
 
     batches: ImageBatches
-    splits: dict[str, tuple[Samples, np.ndarray]]
+    splits: dict[str, tuple[ImageSamples, np.ndarray]]
     label_smoothing: float
     upscale: int | None = None
     eval_batch_size: int = 500
@@ -122,7 +122,7 @@ def open_task(
 
         assert isinstance(test, TextData)
         return open_text_task(run, train, test, shard=shard, shards=shards)
-    assert isinstance(test, Samples)
+    assert isinstance(test, ImageSamples)
     kept, held_back = train_validation_split(len(train), run.data.validation, run.seed)
     everything = (test, np.arange(len(test)))
     # Where nothing is held back, nothing is chosen: the test images only show how a run gets on.
@@ -139,7 +139,7 @@ def open_task(
 
 IMAGE_SETS = ("cifar10", "cifar100", "digits", "imagenet")
 
-AnyData = Samples | TextData
+AnyData = ImageSamples | TextData
 
 
 def load_data(run: Run, data_dir: Path | None) -> tuple[AnyData, AnyData]:
