@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         SparseSAM,
         VaSSO,
     )
-    from sampa.execution.distribute import distribute
+    from sampa.execution.distribute import distribute, mesh
     from sampa.execution.executor import Executor
     from sampa.execution.parallel.executor import Parallel
     from sampa.execution.serial import Serial
@@ -144,6 +144,7 @@ __all__ = [
     "ZeroOneBound",
     "add",
     "distribute",
+    "mesh",
     "mix",
     "scale",
 ]
@@ -156,7 +157,7 @@ _NAMES = {
         "FisherSAM FriendlySAM GradNormPenalty LookSAM MicroBatchSAM MomentumSAM MultiStepSAM "
         "OnNorms OptGD OptSAM RandSAM SAMdb SAMPa SparseSAM VaSSO"
     ),
-    "sampa.execution.distribute": "distribute",
+    "sampa.execution.distribute": "distribute mesh",
     "sampa.execution.executor": "Executor",
     "sampa.execution.parallel.executor": "Parallel",
     "sampa.execution.serial": "Serial",

@@ -17,6 +17,7 @@ from sampa.loss import Closure
 from sampa.messages import refuse_call, refuse_closure
 from sampa.method import Method
 from sampa.options import Options
+from sampa.vectors.vector import local
 
 
 def closure_of(loss_fn: Any, batch: Any, closure: Any, method: Method, options: Options) -> Closure:
@@ -74,7 +75,7 @@ def initialized(base: Optimizer) -> bool:
     gradients = [p.grad for p in weights if p.requires_grad]
     if base.state or not gradients or _is_called_by_scaler():
         return False
-    if any(g is None or g.any() for g in gradients):
+    if any(g is None or local([g])[0].any() for g in gradients):
         return False
     with Excursions().to(lambda _: base.step(), weights):
         return True

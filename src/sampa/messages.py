@@ -135,6 +135,29 @@ TWO_CALLS = ("first_step", "second_step")
 """How other libraries make the two halves of SAM's step."""
 
 
+def require_shardable(is_sharded: bool, method: Any, sync_perturbation: bool) -> None:
+    """Refuse what cannot be done where each rank holds a part of the weights.
+
+    Args:
+        is_sharded: Whether it does.
+        method: The method.
+        sync_perturbation: The option.
+
+    Raises:
+        ValueError: Naming the method or the option, and what to do.
+    """
+    if is_sharded and getattr(method, "needs_whole_vectors", False):
+        raise ValueError(
+            f"{type(method).__name__} needs all weights at once, got a sharded model, of which "
+            "each rank has a part; leave out fully_shard, or choose another method"
+        )
+    if is_sharded and not sync_perturbation:
+        raise ValueError(
+            "sync_perturbation must be True for a sharded model, got False: the gradient of one "
+            "data rank alone is gone when FSDP has scattered the average; leave it out"
+        )
+
+
 def refuse_attribute(owner: str, name: str) -> NoReturn:
     """Say that there is no such attribute, and what takes the place of other libraries'."""
     hint = ""

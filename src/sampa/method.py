@@ -340,6 +340,7 @@ class MethodDefaults:
     probes_per_round = 1
     writes_records = False  # in place, where going back to an earlier state does not undo it
     needs_loss_fn = False  # for another loss or some samples, which a closure cannot evaluate
+    needs_whole_vectors = False  # such as the order of all weights, which no shard knows
 
     def initial_state(self) -> Any:
         return None

@@ -33,7 +33,7 @@ from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import Seeds, derive_seed
 from sampa.execution.serial import default_executor
 from sampa.loss import Closure
-from sampa.messages import refuse_attribute, require, require_group
+from sampa.messages import refuse_attribute, require, require_group, require_shardable
 from sampa.method import (
     HELD,
     INCOMING,
@@ -52,7 +52,7 @@ from sampa.options import Options
 from sampa.record import Carried, Journal, MadeStep, Progress, StepRecord
 from sampa.samples import batch_size
 from sampa.vectors.random import RandomNumbers
-from sampa.vectors.vector import Vector, Weights, add, scale
+from sampa.vectors.vector import Vector, Weights, add, local, scale, spans
 
 
 class SharpnessAware(Optimizer):
@@ -86,6 +86,7 @@ class SharpnessAware(Optimizer):
         self._set_up()
         for group in self.param_groups:
             radius(self._rho(group), 0)
+        require_shardable(self.executor.is_sharded, method, self.options.sync_perturbation)
         self.executor.adopt(self._weights(), self._settings())
         seed = torch.initial_seed() if self.options.seed is None else int(self.options.seed)
         progress = Progress(seed=self.executor.agree_on(seed))
@@ -95,7 +96,7 @@ class SharpnessAware(Optimizer):
         """Make what is not copied with an optimizer."""
         # What torch's constructor does, except making groups and state: those are the base's.
         Optimizer.__setstate__(self, {"defaults": self.base.defaults})
-        self._excursions = Excursions()
+        self._excursions = Excursions(self.executor.forget_copies)
         self._layers = Layers(self.executor.module)
         self._checks = Checks()
         if self.options.checks == "late":
@@ -133,7 +134,7 @@ class SharpnessAware(Optimizer):
         incoming, held = carried.receive(batch, self.method.holds_batch, self.options.hold)
         weights, journal = carried.align(self._weights(), lambda: self.last), Journal()
         self._checks.begin(carries_state=carried.method_state is not None)
-        with torch.no_grad():
+        with torch.no_grad(), self.executor.at_hand():
             evaluator = self._evaluator(weights, loss_fn, incoming)
             update = self._run_method(weights, evaluator, journal)
             numbers = journal.numbers(self.executor.doubts())
@@ -146,7 +147,7 @@ class SharpnessAware(Optimizer):
                 outputs=evaluator.outputs.chosen(),
             )
         if update.gradient is not None:
-            with UPDATE:
+            with UPDATE, self.executor.at_hand():
                 self._apply(update.gradient, update, weights, made)
         self._carry_on(made, update, held)
         if made.updated and self._carried.progress.updates == 1:
@@ -222,13 +223,13 @@ class SharpnessAware(Optimizer):
         return Context(
             t=p.updates,
             epoch=p.epoch,
-            x=weights,
+            x=local(weights),
             groups=Hyperparameters.of(
                 self.param_groups, self._rho, p.updates, self.options.perturb_eps
             ),
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
-            random=RandomNumbers(derive_seed(p.seed, "direction", p.calls)),
+            random=RandomNumbers(derive_seed(p.seed, "direction", p.calls), spans(weights)),
             batch_size=lambda: batch_size(batch),
         )
 

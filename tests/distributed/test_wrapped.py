@@ -44,7 +44,7 @@ WRAPPED = {
     nested: "got DistributedDataParallel in '1'",
     in_threads: "got DataParallel as the model",
     sharded_in_a_wrapper: "got FullyShardedDataParallel as the model",
-    sharded_in_place: "got one sharded by fully_shard as the model; sharded models are not taken",
+    sharded_in_place: "got one sharded by fully_shard as the model; make the mesh first",
 }
 
 

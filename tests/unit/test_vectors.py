@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.vectors.reductions import global_norm
+from sampa.vectors.reductions import global_norms
 from sampa.vectors.vector import Vector, add, add_, copy_, cosine, dot, mix, scale
 
 
@@ -45,7 +45,7 @@ def test_norm_of_float16_does_not_overflow() -> None:
 
 
 def test_global_norm_accepts_scalars_and_empty_tensors() -> None:
-    assert global_norm([torch.tensor(3.0), torch.empty(0), torch.tensor(4.0)]) == 5.0
+    assert global_norms([[torch.tensor(3.0), torch.empty(0), torch.tensor(4.0)]]) == [5.0]
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])

@@ -27,7 +27,7 @@ from sampa.loss import Closure, Loss
 from sampa.messages import refuse_closure
 from sampa.method import ASCENT, INCOMING, PERTURBED, Batch, Move, Probe, Round
 from sampa.samples import batch_size, map_tensors, split
-from sampa.vectors.vector import Vector, Weights, copy_, restrict, scale
+from sampa.vectors.vector import Vector, Weights, copy_, local, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
 StepFn = Callable[..., Any] | None
@@ -74,8 +74,9 @@ class Excursions:
         copies: How many copies of the weights were alive at once; 0 if they never left.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forget_copies: Callable[[], None] = lambda: None) -> None:
         self.copies = 0
+        self._forget_copies = forget_copies  # which something else made of the weights
         self._alive = 0
         self._keeps_home = False
         self._home: Vector | None = None  # x_t, while it is kept
@@ -92,23 +93,25 @@ class Excursions:
     @contextmanager
     def to(self, move: Move | None, weights: Weights) -> Iterator[None]:
         """Hold the weights where `move` takes them inside the block, at x_t after it."""
+        self._forget_copies()
         if move is None:
             yield
             return
-        home = self._home
+        shards, home = local(weights), self._home
         if home is None:
-            home = Vector(p if p.requires_grad else None for p in weights).clone()
+            home = Vector(p if p.requires_grad else None for p in shards).clone()
         if self._keeps_home:
             self._home = home
         self._alive += 1
         self.copies = max(self.copies, self._alive)
         try:
             with torch.no_grad(), MOVE:
-                move(weights)
+                move(shards)
             yield
         finally:
             with torch.no_grad(), RESTORE:
-                copy_(weights, home)
+                copy_(shards, home)
+            self._forget_copies()
             self._alive -= 1
             torch.clear_autocast_cache()  # cast copies of the moved weights
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sized
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,6 +45,7 @@ class Executor(Protocol):
         mesh: The ranks as a mesh with dimensions ("branch", "data"), or None in one process.
         branch: The branch of this rank: it answers this probe of a round.
         data_rank: The place of this rank among those that share a branch.
+        is_sharded: Whether each data rank holds a part of the weights.
     """
 
     @property
@@ -58,6 +61,9 @@ class Executor(Protocol):
     def data_rank(self) -> int: ...
 
     @property
+    def is_sharded(self) -> bool: ...
+
+    @property
     def module(self) -> nn.Module | None:
         """The user's model, without any wrapper."""
         ...
@@ -68,6 +74,14 @@ class Executor(Protocol):
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         """One answer per probe, the same on every rank. `first` numbers the probes in the step."""
+        ...
+
+    def at_hand(self) -> AbstractContextManager[None]:
+        """Entered where vectors are computed with: knows whose shards make up a whole one."""
+        ...
+
+    def forget_copies(self) -> None:
+        """Drop what was made of the weights: they were changed in place, or will be."""
         ...
 
     def doubts(self) -> list[Doubt]:
@@ -117,6 +131,17 @@ def shard_sampler(
     return DistributedSampler(
         dataset, num_replicas=shards, rank=shard, shuffle=shuffle, seed=seed, drop_last=False
     )
+
+
+def warn_if_narrow(probes: int, branches: int) -> None:
+    """Warn of branches that compute the same thing."""
+    if probes < branches:
+        warnings.warn(
+            f"this method has at most {probes} probe(s) a round, so {branches} "
+            f"branches compute the same thing; use sampa.distribute(model, branches={probes}), or "
+            f"sampa.mesh(branches={probes}), for data parallel training",
+            stacklevel=stacklevel_of_caller(),
+        )
 
 
 def launched_world_size() -> int:

@@ -27,7 +27,7 @@ from sampa.execution.layers import Buffer, Layers, put_back
 from sampa.execution.lookahead import bases_of
 from sampa.method import Method, Move
 from sampa.torch_private import TAKES_FOUND_INF, tree_leaves
-from sampa.vectors.vector import Weights
+from sampa.vectors.vector import Weights, local
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,11 +94,11 @@ def step_unless(
     trained = [p for p in weights if p.grad is not None]
     if any(not base.state.get(p) for p in trained) and is_bad.item():
         return  # there is nothing to go back to before the first step: the host waits, once
-    before = [(t, t.clone()) for t in [*trained, *_state(base)]]
+    before = [(t, t.clone()) for t in local([*trained, *_state(base)])]
     base.step()
     with torch.no_grad():
         if then is not None:
-            then(weights)
+            then(local(weights))
         for t, saved in before:
             t.copy_(torch.where(is_bad, saved, t))
 
@@ -154,7 +154,7 @@ class Checks:
             base.step()
             if then is not None:
                 with torch.no_grad():
-                    then(weights)
+                    then(local(weights))
 
     def go_back(self) -> None:
         """The host has learned of a bad step, and has put the method's state right."""

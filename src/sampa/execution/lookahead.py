@@ -33,7 +33,7 @@ from sampa.execution.randomness import kept_generators
 from sampa.execution.untouched import Snapshot
 from sampa.method import Move
 from sampa.torch_private import GLOBAL_STEP_HOOKS, HOOKS, STEP_HOOKS, shared_in_copies
-from sampa.vectors.vector import Vector, Weights, copy_
+from sampa.vectors.vector import Vector, Weights, copy_, is_sharded, local, placed
 
 ATOMS = frozenset(
     {int, float, bool, str, type(None), torch.dtype, torch.device, FunctionType, type}
@@ -68,7 +68,8 @@ _SEEN: WeakKeyDictionary[Optimizer, Seen] = WeakKeyDictionary()
 def lookahead(base: Optimizer, g: Vector) -> Move:
     """The move from x_t to y_{t+1} = Peek(x_t, g)."""
 
-    def move(weights: Weights) -> None:
+    def move(_: Weights) -> None:
+        weights = parameters_of(base)  # whatever part of them is at hand
         seen = _SEEN.setdefault(base, Seen())
         snapshot = Snapshot(base, weights) if seen.lookaheads < CHECKED_LOOKAHEADS else None
         if snapshot is not None:
@@ -231,7 +232,7 @@ class Copies:
 def momentum(base: Optimizer, weights: Weights) -> Vector | None:
     """The momentum buffer (SGD, RMSprop) or first moment (Adam and kin); None if it has none."""
     buffers = [_buffer_of(base.state.get(p)) if p.requires_grad else None for p in weights]
-    return Vector(buffers) if any(b is not None for b in buffers) else None
+    return _vector(buffers) if any(b is not None for b in buffers) else None
 
 
 def _buffer_of(state: Any) -> Tensor | None:
@@ -249,7 +250,7 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
 def set_gradients(weights: Weights, g: Iterable[Tensor | None]) -> None:
     """Put g where torch optimizers look for gradients."""
     for p, gradient in zip(weights, g, strict=True):
-        p.grad = gradient
+        p.grad = placed(p, gradient)
 
 
 def clear_gradients(weights: Weights) -> None:
@@ -261,7 +262,7 @@ def clear_gradients(weights: Weights) -> None:
 def keep_gradients(weights: Weights) -> None:
     """Let gradients outlive the next backward pass, also if that is a CUDA graph."""
     for p in weights:
-        if p.is_cuda and p.grad is not None:
+        if p.is_cuda and p.grad is not None and not is_sharded(p):  # those are new in each pass
             p.grad = outliving(p.grad)
 
 
@@ -279,7 +280,12 @@ def take_gradients(weights: Weights) -> Vector:
             "gradients must be dense, got a sparse one: norms and moves over all weights would "
             "fill it anyway; build the layer with sparse=False"
         )
-    return Vector(gradients)
+    return _vector(gradients)
+
+
+def _vector(tensors: Iterable[Tensor | None]) -> Vector:
+    """Tensors that belong to parameters, as far as this process holds them."""
+    return Vector(None if t is None else local([t])[0] for t in tensors)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import nn
@@ -9,7 +10,7 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator
 from sampa.execution.executor import Doubt, Executor, launched_world_size, shard_sampler
-from sampa.execution.wrapped import require_bare
+from sampa.execution.wrapped import require_bare, require_whole
 from sampa.method import PERTURBED, Round
 from sampa.vectors.vector import Weights
 
@@ -20,6 +21,7 @@ class Serial:
     mesh = None
     branch = 0
     data_rank = 0
+    is_sharded = False
 
     def __init__(self, model: nn.Module | None = None) -> None:
         if model is not None:
@@ -31,7 +33,7 @@ class Serial:
         return self.model
 
     def adopt(self, weights: Weights, settings: dict[str, Any]) -> None:
-        pass
+        require_whole("sampa.Serial", weights)
 
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         answers: dict[int, Answer] = {}
@@ -45,6 +47,12 @@ class Serial:
                 loss = evaluator.backward(probes[i], first + i)
                 answers[i] = evaluator.answer(probes[i], evaluator.taken(), loss)
         return [answers[i] for i in range(len(probes))]
+
+    def at_hand(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def forget_copies(self) -> None:
+        pass
 
     def doubts(self) -> list[Doubt]:
         return []

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+
+from sampa.vectors.vector import is_sharded
 
 # By the names of classes: torch's sharded ones are imported by those who use them, and wrappers
 # of other libraries have the same names.
 AVERAGING = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "BranchModel")
-SHARDING = ("FSDPModule",)
+SHARDING = "FSDPModule"
 
 
-def require_bare(caller: str, model: nn.Module) -> None:
+def sharded_modules(model: nn.Module) -> Iterator[Any]:
+    """The modules inside a model, itself included, that `fully_shard` was called with."""
+    for module in model.modules():
+        if any(c.__name__ == SHARDING for c in type(module).__mro__):
+            yield module
+
+
+def require_bare(caller: str, model: nn.Module, *, sharded: bool = False) -> None:
     """Refuse a model that is, or contains, a wrapper which shares gradients by itself.
 
     On several branches it would average probes that must stay apart. In `Serial` it would share
     gradients between processes that agree on nothing else: neither on the seed of random directions
     nor on `sync_perturbation`, and dropout would draw the same masks on all of them.
+
+    Args:
+        caller: Who refuses.
+        model: What it was given.
+        sharded: Whether modules sharded by `fully_shard` are taken.
 
     Raises:
         ValueError: Naming the wrapper, its place, and what to pass instead.
@@ -31,9 +48,26 @@ def require_bare(caller: str, model: nn.Module) -> None:
                 "sampa.distribute, which averages over data ranks and keeps probes apart "
                 "(branches=1 is plain data parallel)"
             )
-        if not classes.isdisjoint(SHARDING):
-            raise ValueError(
-                f"{caller} takes the bare module, got one sharded by fully_shard {place}; sharded "
-                "models are not taken yet: leave out fully_shard and use sampa.distribute, which "
-                "keeps a whole copy of the model on each rank"
-            )
+        if SHARDING in classes and not sharded:
+            _refuse_sharded(caller, f"one sharded by fully_shard {place}")
+    if not sharded:
+        require_whole(caller, model.parameters())
+
+
+def require_whole(caller: str, parameters: Iterable[Tensor]) -> None:
+    """Refuse parameters of which this process has a part: a norm of that is not the norm.
+
+    Raises:
+        ValueError: With what to pass instead.
+    """
+    if any(map(is_sharded, parameters)):
+        _refuse_sharded(caller, "parameters that are sharded (DTensor)")
+
+
+def _refuse_sharded(caller: str, what: str) -> NoReturn:
+    raise ValueError(
+        f"{caller} takes the bare module, got {what}; make the mesh first "
+        "(mesh = sampa.mesh(branches=2)), shard over its data ranks "
+        "(fully_shard(model, mesh=mesh['data'])), and pass both on: "
+        "sampa.distribute(model, mesh=mesh)"
+    )

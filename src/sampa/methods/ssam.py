@@ -65,6 +65,8 @@ class SparseSAMMethod(MethodDefaults):
     growth: Score
     epochs: int | None
 
+    needs_whole_vectors = True
+
     def __post_init__(self) -> None:
         require("sparsity", self.sparsity, 0 <= self.sparsity <= 1, "in [0, 1]")
         require("drop_rate", self.drop_rate, 0 <= self.drop_rate <= 1, "in [0, 1]")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal, Protocol
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from sampa.messages import require, require_choice
 from sampa.method import Context, Move, ParameterInfo, Selection
+from sampa.vectors.reductions import tensor_norms
 from sampa.vectors.vector import Number, Vector, Weights, add_, multiply, restrict
 
 
@@ -107,25 +109,31 @@ class Adaptive(Geometry):
 
     def scales(self, weights: Weights, selected: Sequence[bool]) -> Vector:
         """T for these weights: in which units a move of each element is measured."""
-        scales = {"element": torch.abs, "filter": _filter_norms, "layer": _layer_norm}
-        scale_of = scales[self.operator]
+        x = [w.detach() for w in compress(weights, selected)]
+        if self.operator == "layer":
+            sizes = _layer_norms(x)
+        else:
+            sizes = map(torch.abs if self.operator == "element" else _filter_norms, x)
+        chosen = iter(sizes)
         return Vector(
             [
-                scale_of(w.detach()) + self.eta if chosen else torch.ones_like(w)
-                for w, chosen in zip(weights, selected, strict=True)
+                next(chosen) + self.eta if is_chosen else torch.ones_like(w)
+                for w, is_chosen in zip(weights, selected, strict=True)
             ]
         )
 
 
 def _filter_norms(w: Tensor) -> Tensor:
+    # A shard is made of whole filters: it is cut along the first dimension.
     if w.ndim < 3:  # not a convolution in one, two or three dimensions
         return w.abs()
     axes = tuple(range(1, w.ndim))
     return torch.linalg.vector_norm(w, dim=axes, keepdim=True).expand_as(w)
 
 
-def _layer_norm(w: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(w).expand_as(w)
+def _layer_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    pairs = zip(tensor_norms(tensors), tensors, strict=True)
+    return [norm.expand_as(w) for norm, w in pairs]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ upper 24 bits are used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
@@ -34,6 +34,9 @@ Fill = Callable[[Tensor, int], None]
 Shaped = Callable[[Tensor, Tensor], Tensor]
 """From the numbers at a parameter's place to its entry of the vector."""
 
+Spans = Sequence[tuple[int, int]]
+"""Of each shard, its first element in the whole parameter, and how many that has."""
+
 
 @dataclass(frozen=True, slots=True)
 class RandomNumbers:
@@ -48,6 +51,7 @@ class RandomNumbers:
     """
 
     key: int
+    spans: Spans | None = None  # of weights that are shards, see `vector.spans`
 
     def number(self, index: int = 0) -> float:
         """A number in [0, 1) on the host, for a decision: no device is asked."""
@@ -59,7 +63,7 @@ class RandomNumbers:
         They are multiples of 2⁻²⁴ in float32, also for weights in half precision: rounded to
         that, many would be equal, and some 1.
         """
-        return _drawn(weights, partial(self.fill_uniform, draw=draw), _real)
+        return _drawn(weights, self.spans, partial(self.fill_uniform, draw=draw), _real)
 
     def normal(self, weights: Weights, draw: int = 0) -> Vector:
         """Normal numbers for the trainable weights, of their types; none is beyond 5.4 (24 bits).
@@ -67,7 +71,7 @@ class RandomNumbers:
         The integers behind them are the same everywhere; devices may differ in the last bits of
         `erfinv`.
         """
-        return _drawn(weights, partial(self.fill_normal, draw=draw), _like)
+        return _drawn(weights, self.spans, partial(self.fill_normal, draw=draw), _like)
 
     def fill_uniform(self, out: Tensor, first: int, draw: int = 0) -> None:
         """Write the uniform numbers of the places from `first` on: of a shard, for example."""
@@ -103,15 +107,21 @@ def scramble_(x: Tensor, key: int) -> None:
     _mix_(x.add_(_signed(key >> 32)), scratch)
 
 
-def places(weights: Weights) -> list[int]:
+def places(weights: Weights, spans: Spans | None = None) -> list[int]:
     """The place of each parameter's first element; frozen ones have none, complex elements two."""
-    sizes = [p.numel() * (2 if p.is_complex() else 1) * p.requires_grad for p in weights]
+    numbers = [p.numel() for p in weights] if spans is None else [n for _, n in spans]
+    kinds = [(2 if p.is_complex() else 1) * p.requires_grad for p in weights]
+    sizes = [n * kind for n, kind in zip(numbers, kinds, strict=True)]
     return list(accumulate((n + -n % ALIGNMENT for n in sizes), initial=0))
 
 
-def _drawn(weights: Weights, fill: Fill, shaped: Shaped) -> Vector:
+def _drawn(weights: Weights, spans: Spans | None, fill: Fill, shaped: Shaped) -> Vector:
     """A vector of numbers: one buffer for all tensors of a device, so that kernels are few."""
-    firsts = places(weights)
+    firsts = places(weights, spans)
+    if spans is not None:
+        starts = [first + start for first, (start, _) in zip(firsts, spans, strict=False)]
+        shards = zip(weights, starts, strict=True)
+        return Vector(_shard(p, at, fill, shaped) if p.requires_grad else None for p, at in shards)
     trained = {p.device for p in weights if p.requires_grad}
     numbers = {device: torch.empty(firsts[-1], device=device) for device in trained}
     for buffer in numbers.values():
@@ -121,6 +131,13 @@ def _drawn(weights: Weights, fill: Fill, shaped: Shaped) -> Vector:
         shaped(numbers[p.device].narrow(0, a, b - a), p) if p.requires_grad else None
         for p, (a, b) in pairs
     )
+
+
+def _shard(p: Tensor, first: int, fill: Fill, shaped: Shaped) -> Tensor:
+    """The entry of a shard whose elements have the places from `first` on."""
+    numbers = torch.empty(p.numel(), device=p.device)
+    fill(numbers, first)
+    return shaped(numbers, p)
 
 
 def _real(numbers: Tensor, p: Tensor) -> Tensor:

@@ -5,11 +5,16 @@ operation on all of them, products after joining tensors in groups (torch has no
 A CPU spends more time on calls than on the numbers of short tensors, and float32 loses digits over
 millions of numbers: there, short tensors are joined and long ones reduced in pieces. Sums of pieces
 are taken in float64 wherever a device has it.
+
+Where each process holds a shard of every tensor, its own sum is one part of the number: inside
+`over_shards` the parts of all processes are gathered, and added in the same order on all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -27,8 +32,42 @@ GROUP, GROUPS = 20_000_000, 3
 
 Pair = tuple[Tensor, Tensor]
 
+Gather = Callable[[Tensor], Tensor]
+"""From the numbers of this process to those of all that hold shards, one row each."""
 
-def global_norm(tensors: Sequence[Tensor]) -> Tensor:
+_GATHER: ContextVar[Gather | None] = ContextVar("where the other shards are", default=None)
+
+
+@contextmanager
+def over_shards(gather: Gather | None) -> Iterator[None]:
+    """Take sums inside the block over the shards of all processes; None: tensors are whole."""
+    token = _GATHER.set(gather)
+    try:
+        yield
+    finally:
+        _GATHER.reset(token)
+
+
+def global_norms(vectors: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """One norm over the tensors of each vector, as scalars, in one exchange for all of them."""
+    return _norms_over_shards([_norm(tensors) for tensors in vectors])
+
+
+def tensor_norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The norm of each tensor on its own, of its type, in one exchange for all of them."""
+    norms = [torch.linalg.vector_norm(t) for t in tensors]
+    pairs = zip(_norms_over_shards(norms), tensors, strict=True)
+    return [norm.to(t.device, t.dtype.to_real()) for norm, t in pairs]
+
+
+def _norms_over_shards(own: list[Tensor]) -> list[Tensor]:
+    gather = _GATHER.get()
+    if gather is None or not own:
+        return own
+    return list(torch.linalg.vector_norm(gather(_together(own)), dim=0))
+
+
+def _norm(tensors: Sequence[Tensor]) -> Tensor:
     """One norm over several tensors as a scalar; half precision is summed in float32."""
     norms: list[Tensor] = []
     for dtype in {t.dtype: None for t in tensors}:
@@ -48,7 +87,9 @@ def inner_product(pairs: Sequence[Pair]) -> Tensor:
         products.append(torch.dot(_wide(s), _wide(t)))
         del s, t  # before the next group is joined
     together = _together(products)
-    return together.sum(dtype=precise(together.device))
+    own = together.sum(dtype=precise(together.device))
+    gather = _GATHER.get()
+    return own if gather is None else gather(own.reshape(1)).sum()
 
 
 def on_cpu(*groups: Iterable[Tensor]) -> bool:

@@ -7,17 +7,22 @@ leaves such a parameter alone (no weight decay, no momentum).
 Vectors are values: nothing here changes one after it was made, so that its norm is computed once.
 Only the live weights are changed in place, through `add_` and `copy_`; and `mix` can spend a vector
 that is not needed again.
+
+Of a parameter that is sharded over processes (a DTensor) a vector holds the shard of this process,
+as a plain tensor: `local` and `placed` lead there and back. Element by element that makes no
+difference, and sums over all parameters are taken over all shards.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sampa.vectors.reductions import LOW_PRECISION, global_norm, inner_product
+from sampa.vectors.reductions import LOW_PRECISION, global_norms, inner_product
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 Number = float | Tensor
@@ -62,7 +67,8 @@ class Vector:
     def norm(self) -> Tensor:
         """‖v‖ over all tensors together: a float64 scalar on their device."""
         if self._norm is None:
-            self._norm = global_norm(self.present)
+            measure([self])
+        assert self._norm is not None
         return self._norm
 
     def map_elements(self, function: Callable[[Tensor], Tensor]) -> Vector:
@@ -86,8 +92,57 @@ class Vector:
 
     def shares_memory_with(self, others: Iterable[Vector]) -> bool:
         """Whether an entry uses the same memory as an entry of the others."""
-        own = {t.untyped_storage().data_ptr() for t in self.present}
+        own = {t.untyped_storage().data_ptr() for t in self.present if t.numel()}
         return any(t.untyped_storage().data_ptr() in own for v in others for t in v.present)
+
+
+def measure(vectors: Iterable[Vector]) -> None:
+    """Compute the norms of several vectors at once: shards are summed in one exchange."""
+    unknown = list({id(v): v for v in vectors if v._norm is None}.values())
+    for v, norm in zip(unknown, global_norms([v.present for v in unknown]), strict=True):
+        v._norm = norm
+
+
+def local(weights: Iterable[Tensor]) -> list[Tensor]:
+    """The part of each parameter that this process holds: itself, or the memory of its shard."""
+    return [_shard(p) if is_sharded(p) else p for p in weights]
+
+
+def is_sharded(t: Tensor) -> bool:
+    """Whether a tensor is a DTensor, whose type is imported only by those who have one."""
+    return hasattr(t, "to_local")
+
+
+def _shard(p: Any) -> Tensor:
+    with torch.no_grad():
+        return p.to_local().detach().requires_grad_(p.requires_grad)
+
+
+def placed(p: Any, part: Tensor | None) -> Tensor | None:
+    """A vector's entry as the parameter has it: the shard of a DTensor as a DTensor."""
+    if part is None or not is_sharded(p):
+        return part
+    layout = p.device_mesh, p.placements
+    return type(p).from_local(part, *layout, run_check=False, shape=p.shape, stride=p.stride())
+
+
+def spans(weights: Iterable[Any]) -> list[tuple[int, int]] | None:
+    """For each sharded parameter the first element of its shard, and how many it has in all.
+
+    Shards are rows (the first dimension), as many on each process as there are on the first but for
+    the last. None if nothing is sharded.
+    """
+    found = list(weights)
+    if not any(map(is_sharded, found)):
+        return None
+    return [_span(p) if is_sharded(p) else (0, p.numel()) for p in found]
+
+
+def _span(p: Any) -> tuple[int, int]:
+    rows = p.shape[0]
+    most = -(-rows // p.device_mesh.size())
+    first = min(p.device_mesh.get_local_rank() * most, rows)
+    return first * (p.numel() // max(rows, 1)), p.numel()
 
 
 def dot(a: Vector, b: Vector) -> Tensor:

@@ -27,7 +27,7 @@ from sampa.execution.executor import Doubt, stacklevel_of_caller
 from sampa.execution.parallel.groups import Groups
 from sampa.torch_private import parts_of_sparse
 from sampa.vectors.random import LARGEST_PIECE, scramble_
-from sampa.vectors.vector import Weights
+from sampa.vectors.vector import Weights, is_sharded, local
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 CHANGED = -1.0  # no batch's mark is negative
@@ -76,10 +76,10 @@ class Agreement:
             return False
         self._rounds, self._has_checked = 0, True
         named = {self._names[p]: p for p in weights if p in self._names} | {**steady()}
-        marks = torch.stack([_fingerprint(t) for t in named.values()])
+        marks = torch.stack([_fingerprint(t) for t in local(named.values())])
         found = self._groups.gather_checks(torch.cat([mark.value(marks).long(), marks])).cpu()
         has_changed = self.have_all_changed(found[..., 0])
-        self._require_same(found[..., 1:], list(named))
+        self._require_same(found[..., 1:], named)
         return has_changed
 
     def have_all_changed(self, marks: Tensor) -> bool:
@@ -124,9 +124,11 @@ class Agreement:
             "augmentation alike"
         )
 
-    def _require_same(self, found: Tensor, names: list[str]) -> None:
-        for i, name in enumerate(names):
-            differing = (found[..., i] != found[0, 0, i]).flatten().nonzero().flatten().tolist()
+    def _require_same(self, found: Tensor, named: Mapping[str, Tensor]) -> None:
+        for i, (name, t) in enumerate(named.items()):
+            # Of a sharded one, data ranks have different parts.
+            first = found[:1, :, i] if is_sharded(t) else found[:1, :1, i]
+            differing = (found[..., i] != first).flatten().nonzero().flatten().tolist()
             if differing:
                 raise RuntimeError(
                     f"step {self._groups.step}: the replicas differ: {name!r} on rank(s) "

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.data import Dataset, DistributedSampler
 
 from sampa.execution.evaluate import Answer, Evaluator, Pass
-from sampa.execution.executor import Doubt, shard_sampler, stacklevel_of_caller
+from sampa.execution.executor import Doubt, shard_sampler, warn_if_narrow
 from sampa.execution.parallel.agreement import Agreement, BatchMark, ChangeMark
 from sampa.execution.parallel.exchange import Exchange, Sharing
 from sampa.execution.parallel.foreign import ForeignAveraging
@@ -22,7 +21,6 @@ from sampa.execution.parallel.groups import (
     Groups,
     Traffic,
     everyone,
-    open_mesh,
     require_same_model,
     require_same_parameters,
 )
@@ -34,10 +32,18 @@ from sampa.execution.parallel.model import (
     confine_to_branch,
     refuse_to_copy,
 )
-from sampa.execution.parallel.route import Route, RouteOptions, device_of
+from sampa.execution.parallel.route import Route, RouteOptions
+from sampa.execution.parallel.sharded import (
+    ShardRoute,
+    is_gathered,
+    refuse_changed_training,
+    require_shards,
+    reshard,
+)
 from sampa.execution.profiling import EXCHANGE
 from sampa.method import INCOMING, Probe, Round
-from sampa.vectors.vector import Weights
+from sampa.vectors.reductions import over_shards
+from sampa.vectors.vector import Weights, is_sharded, measure
 
 
 class ExchangedPass(Pass):
@@ -69,20 +75,14 @@ class Parallel:
     """Answers the probes of a round at the same time, one on each branch."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        branches: int,
-        *,
-        find_unused_parameters: bool,
-        bucket_mb: float | None,
-        timeout: float,
-        check_every: int,
-        shared_memory: bool,
+        self, model: nn.Module, mesh: DeviceMesh, options: RouteOptions, check_every: int
     ) -> None:
-        patience = datetime.timedelta(seconds=timeout)
-        self.mesh = open_mesh(device_of(model), branches, patience)
+        self.mesh = mesh
+        self.is_sharded = any(map(is_sharded, model.parameters())) or is_gathered(model)
+        if self.is_sharded:
+            require_shards(model, mesh)
         require_same_model(model)
-        self._groups = Groups(self.mesh)
+        self._groups = Groups(mesh)
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
         self._trained = TrainedParameters(model)
         self._has_news = False  # whether other parameters are trained than was agreed on
@@ -94,8 +94,8 @@ class Parallel:
         self._foreign = ForeignAveraging(self._groups)
         self._statistics = SharedStatistics(model, self._groups)
         confine_to_branch(model, self._groups)
-        options = RouteOptions(find_unused_parameters, bucket_mb, patience, shared_memory)
-        self._route = Route(self._groups, model, self._statistics, self._trained.names, options)
+        route = ShardRoute if self.is_sharded else Route
+        self._route = route(self._groups, model, self._statistics, self._trained.names, options)
         self.exchange, self.model = self._route.open()
         self._buckets_are_final = self._route.keeps_its_buckets
 
@@ -109,6 +109,7 @@ class Parallel:
         return self._groups.traffic
 
     def adopt(self, weights: Weights, settings: dict[str, Any]) -> None:
+        self.forget_copies()
         require_same_parameters(self.module, weights, settings)
         if any(everyone(self._trained.differs_from_model())):
             self._open_again()
@@ -117,11 +118,13 @@ class Parallel:
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         if self._is_suspected_idle:
             self._is_suspected_idle = False
-            self._warn_if_narrow(len(probes))
+            warn_if_narrow(len(probes), self._groups.branches)
         self._groups.step = evaluator.step
         if first == 0:
             self._doubts = []  # of a step that was given up
             self._has_news = self._trained.has_changed(evaluator.weights)
+            if self._has_news and self.is_sharded:
+                refuse_changed_training()
         if first == 0 and self._groups.branches > 1:  # once a step
             self._mark = BatchMark(evaluator.batches[INCOMING].batch)
         starts = range(0, len(probes), self._groups.branches)
@@ -139,6 +142,15 @@ class Parallel:
         for wave in waves:
             self._statistics.note(wave)
         return answers
+
+    def at_hand(self) -> AbstractContextManager[None]:
+        self.forget_copies()
+        has_parts = self.is_sharded and self._groups.data_ranks > 1
+        return over_shards(self._groups.gather_over_data if has_parts else None)
+
+    def forget_copies(self) -> None:
+        if self.is_sharded:
+            reshard(self.module)
 
     def doubts(self) -> list[Doubt]:
         doubts, self._doubts = self._doubts, []
@@ -175,15 +187,6 @@ class Parallel:
 
     def __getstate__(self) -> NoReturn:
         refuse_to_copy()
-
-    def _warn_if_narrow(self, probes: int) -> None:
-        if probes < self._groups.branches:
-            warnings.warn(
-                f"this method has at most {probes} probe(s) a round, so {self._groups.branches} "
-                "branches compute the same thing; use "
-                f"sampa.distribute(model, branches={probes}) for data parallel training",
-                stacklevel=stacklevel_of_caller(),
-            )
 
     def _answer_wave(self, wave: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         """Answer at most as many probes as there are branches, all at once.
@@ -319,6 +322,7 @@ class Parallel:
 
 def _are_equal(answers: list[Answer]) -> Tensor:
     """Whether all gradients have the same norm, and a good one: a flag on the device."""
+    measure(answer.gradient for answer in answers)
     norms = torch.stack([answer.gradient.norm for answer in answers])
     return (norms.amin() == norms.amax()) & (norms[0] > 0) & norms[0].isfinite()
 

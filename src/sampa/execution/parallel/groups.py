@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from sampa.messages import require
+
 
 @dataclass
 class Traffic:
@@ -54,21 +56,24 @@ class Groups:
         self.branch: int = self.mesh.get_local_rank("branch")
         self.data_rank: int = self.mesh.get_local_rank("data")
 
-    def gather_branches(self, rows: Sequence[Tensor], tag: int) -> list[dist.Work]:
-        """Start sending this branch's row to all others, and receiving theirs.
+    def gather_branches(self, parts: Sequence[Sequence[Tensor]], tag: int) -> list[dist.Work]:
+        """Start sending this branch's row of each part to all others, and receiving theirs.
 
         An all-gather would do, but it needs memory for one's own row a second time.
         """
-        own, ranks = rows[self.branch], dist.get_process_group_ranks(self.branch_group)
-        self.traffic.gradient_bytes += own.nbytes * (self.branches - 1)
-        operations = [
-            dist.P2POp(operation, row, rank, self.branch_group, tag)
-            for branch, (rank, theirs) in enumerate(zip(ranks, rows, strict=True))
-            if branch != self.branch
-            for operation, row in ((dist.isend, own), (dist.irecv, theirs))
-        ]
+        ranks = dist.get_process_group_ranks(self.branch_group)
+        operations: list[dist.P2POp] = []
+        for rows in parts:
+            own = rows[self.branch]
+            self.traffic.gradient_bytes += own.nbytes * (self.branches - 1)
+            operations += [
+                dist.P2POp(operation, row, rank, self.branch_group, tag)
+                for branch, (rank, theirs) in enumerate(zip(ranks, rows, strict=True))
+                if branch != self.branch
+                for operation, row in ((dist.isend, own), (dist.irecv, theirs))
+            ]
         with self.talking():
-            return dist.batch_isend_irecv(operations)
+            return dist.batch_isend_irecv(operations) if operations else []
 
     def average_over_data(self, buffer: Tensor) -> dist.Work:
         """Start averaging `buffer` over the data ranks of this branch, in place."""
@@ -92,6 +97,19 @@ class Groups:
         rows = check.new_empty(self.branches, self.data_ranks, check.numel())
         self.wait(self._gather(rows.view(-1), check))
         return rows
+
+    def gather_over_data(self, numbers: Tensor) -> Tensor:
+        """The same numbers of all data ranks of this branch, one row each; waits for them."""
+        self.traffic.header_bytes += numbers.nbytes * (self.data_ranks - 1)
+        rows = numbers.new_empty(self.data_ranks, numbers.numel())
+        self.wait(self._gather(rows.view(-1), numbers, self.data_group))
+        return rows
+
+    def broadcast_branch(self, shard: Tensor) -> None:
+        """Copy branch 0's shard to the ranks of the other branches that hold the same one."""
+        source = int(self.mesh.mesh[0, self.data_rank])
+        with self.talking():
+            dist.broadcast(shard, src=source, group=self.branch_group)
 
     def broadcast(self, tensors: list[Tensor], branch: int) -> None:
         """Copy the tensors of a branch's first data rank to all ranks."""
@@ -145,6 +163,7 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
     Raises:
         ValueError: If the ranks cannot be divided into branches.
     """
+    require("branches", branches, branches >= 1, ">= 1")
     if device.type != "cpu":
         torch.accelerator.set_device_index(device)  # Python objects travel by the current device
     if not dist.is_initialized():
@@ -169,6 +188,8 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
 def _join(device: torch.device, timeout: datetime.timedelta) -> None:
     _stay_on_this_machine()
     options: dict[str, Any] = {"timeout": timeout}
+    if "RANK" not in os.environ:  # plain python: a group of one
+        options |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
     store = _local_store(timeout)
     if store is not None:
         rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

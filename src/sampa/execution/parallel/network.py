@@ -230,7 +230,7 @@ class NetworkExchange:
                 return
             while self._gathers < len(self._buckets) and self._buckets[self._gathers].is_averaged:
                 ready = self._buckets[self._gathers]
-                ready.gathering = self._groups.gather_branches(ready.rows, self._gathers)
+                ready.gathering = self._groups.gather_branches([ready.rows], self._gathers)
                 self._gathers += 1
 
     def _stride(self, p: Tensor) -> tuple[int, ...]:
