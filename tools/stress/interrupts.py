@@ -106,11 +106,23 @@ def is_interrupted(training: Training, number: int, sender: Sender, delay: float
     raise RuntimeError("no signal came")
 
 
+def drawn(rng: random.Random) -> tuple[str, str]:
+    """A method and a base optimizer that it takes."""
+    while True:
+        method, base = rng.choice(sorted(ACTIVE)), rng.choice(sorted(BASES))
+        training = Training(method, base, with_model=False)
+        try:
+            training.step(1)
+        except ValueError:  # Momentum-SAM needs one with momentum
+            continue
+        return method, base
+
+
 def trial(number: int, seed: int, folder: Path) -> Trial:
     """Interrupt a run a hundred times."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     rng = random.Random(f"interrupts {seed} {number}")
-    method, base = rng.choice(sorted(ACTIVE)), rng.choice(sorted(BASES))
+    method, base = drawn(rng)
     with_model = rng.random() < 0.5
     disturbed, twin = (Training(method, base, with_model) for _ in range(2))
     inside, differing = 0, 0
