@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sampa.lab.files import remove
+from sampa.lab.training.conditions import merged, require_committed
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import BaseSpec, DataSpec
 from tests.lab.oddities import KINDS, odd_file
@@ -224,14 +225,14 @@ def test_a_finished_run_is_not_given_other_settings(tmp_path: Path) -> None:
         carry_out(tiny_run(rho=0.3), tmp_path, resume=True, allow_changes=True)
 
 
-def begun_elsewhere(begun: Path, name: str) -> None:
+def begun_elsewhere(begun: Path, name: str, value: str = "other") -> None:
     """Change a condition under which the run began."""
     saved = json.loads((begun / "run.json").read_text())
     *outer, inner = name.split(".")
     place = saved["conditions"]
     for key in outer:
         place = place[key]
-    place[inner] = "other"
+    place[inner] = value
     (begun / "run.json").write_text(json.dumps(saved))
 
 
@@ -258,6 +259,35 @@ def test_other_conditions_on_resume_are_an_error_where_strict(name: str, begun: 
 
 def test_the_same_conditions_are_fine_where_strict(begun: Path) -> None:
     assert carry_out(tiny_run(), begun, resume=True, strict=True).limited is False
+
+
+def conditions_in(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run.json").read_text())["conditions"]
+
+
+def test_all_conditions_of_a_run_that_went_on_elsewhere_are_kept(begun: Path) -> None:
+    own = conditions_in(begun)
+    begun_elsewhere(begun, "commit")
+    for _ in range(2):
+        carry_out(tiny_run(), begun, resume=True, limit_steps=2)
+    assert conditions_in(begun) == {**own, "commit": ["other", own["commit"]]}
+    carry_out(tiny_run(rho=0.3), begun, resume=True, allow_changes=True)
+    assert conditions_in(begun)["commit"] == ["other", own["commit"]]
+
+
+def test_a_record_with_a_run_that_was_begun_with_changed_source_is_refused(begun: Path) -> None:
+    begun_elsewhere(begun, "commit", "abc-dirty")
+    carry_out(tiny_run(), begun, resume=True)
+    with pytest.raises(ValueError, match="source that is committed, got abc-dirty"):
+        require_committed(merged([conditions_in(begun)]), "a run", allow_dirty=False)
+
+
+def test_a_refused_resume_notes_nothing(begun: Path) -> None:
+    begun_elsewhere(begun, "threads")
+    before = (begun / "run.json").read_bytes()
+    with pytest.raises(ValueError, match="--strict"):
+        carry_out(tiny_run(), begun, resume=True, strict=True)
+    assert (begun / "run.json").read_bytes() == before
 
 
 def test_a_damaged_run_json_is_named(begun: Path) -> None:

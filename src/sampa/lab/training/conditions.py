@@ -41,7 +41,8 @@ def conditions() -> dict[str, Any]:
 
 def drift(before: Any, now: dict[str, Any]) -> list[str]:
     """What differs now and may change the last bits of a result."""
-    then, here = leaves(before if isinstance(before, dict) else {}), leaves(now)
+    began = leaves(before if isinstance(before, dict) else {})
+    then, here = {name: each(value)[0] for name, value in began.items()}, leaves(now)
     names = ("numerics", "threads", "versions.torch", "machine.processor", "machine.device")
     return [
         f"{name} is {here.get(name)!r}, the run began with {then.get(name)!r}: the result may "
@@ -74,16 +75,20 @@ def merged(conditions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(parts[0], dict):
             values[name] = merged(parts)
         else:
-            different = list(dict.fromkeys(parts))
+            different = list(dict.fromkeys(value for part in parts for value in each(part)))
             values[name] = different[0] if len(different) == 1 else different
     return values
+
+
+def each(value: Any) -> list[Any]:
+    """The values of a merged condition: one, unless it is a list."""
+    return value if isinstance(value, list) and value else [value]
 
 
 def condition_list(conditions: dict[str, Any]) -> str:
     """Conditions, merged or not, as the items of a list in Markdown."""
     found = {k.replace(".", " "): v for k, v in leaves(conditions).items() if v != {}}
-    several = {k: v if isinstance(v, list) else [v] for k, v in found.items()}
-    return "\n".join(f"- {name}: {' and '.join(map(str, v))}" for name, v in several.items())
+    return "\n".join(f"- {name}: {' and '.join(map(str, each(v)))}" for name, v in found.items())
 
 
 CODE = (":/src", ":/tools", ":/tests", ":/pyproject.toml")  # what a result depends on
@@ -121,8 +126,7 @@ def require_committed(found: dict[str, Any], what: str, *, allow_dirty: bool) ->
     Raises:
         ValueError: Saying what to do.
     """
-    names = found.get("commit")
-    dirty = [n for n in (names if isinstance(names, list) else [names]) if str(n).endswith(DIRTY)]
+    dirty = [name for name in each(found.get("commit")) if str(name).endswith(DIRTY)]
     if dirty and not allow_dirty:
         raise ValueError(
             f"a record must be of source that is committed, got {dirty[0]} for {what}; commit the "

@@ -24,7 +24,7 @@ from sampa.lab.files import append_whole, open_to_write, read_json, read_json_li
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.training.checkpoint import Owner
 from sampa.lab.training.claim import Claim, FolderReplaced
-from sampa.lab.training.conditions import conditions, drift, leaves
+from sampa.lab.training.conditions import conditions, drift, leaves, merged
 from sampa.lab.training.run import Run
 from sampa.messages import require
 
@@ -88,7 +88,7 @@ class RunFolder:
             raise ValueError(f"{self._refusal(changes)}: that run is done; choose another --out")
         self.id = self._saved_id(saved)
         if changes:
-            self._write_run(run)
+            self._write_run(run, self.id, saved.get("conditions") or {})
         self._forget_divergence()
         told = [f"{name} is now {b!r}, the run began with {a!r}" for name, a, b in changes]
         return [*told, *drift(saved.get("conditions"), conditions())]
@@ -96,14 +96,27 @@ class RunFolder:
     def _begin(self, run: Run) -> None:
         """A new run: what a start that failed has left is of no use."""
         new = secrets.token_hex(16)
-        self._write_run(run, new)
+        self._write_run(run, new, {})
         self.id = new
         self._forget_divergence()
         replace_file(self._metrics, self._header(), self.require_own)
 
-    def _write_run(self, run: Run, new: str = "") -> None:
-        saved = {"id": new or self.id, "run": run.as_json(), "conditions": conditions()}
-        self.write("run.json", saved)
+    def note_conditions(self) -> None:
+        """Note that a run that has no result yet goes on under the present conditions.
+
+        Its result must not pass for one of the source, or the machine, that it began with.
+        """
+        if (self.path / "result.json").exists():
+            return
+        saved = self.read("run.json") or {}
+        before = saved.get("conditions") or {}
+        found = merged([before, conditions()])
+        if found != before:
+            self.write("run.json", {**saved, "conditions": found})
+
+    def _write_run(self, run: Run, name: str, before: dict[str, Any]) -> None:
+        found = merged([before, conditions()])
+        self.write("run.json", {"id": name, "run": run.as_json(), "conditions": found})
 
     def _saved_id(self, saved: dict[str, Any]) -> str:
         known = isinstance(saved.get("id"), str) and saved["id"] != ""

@@ -51,13 +51,13 @@ def train(run: Run, out: Path, settings: Settings) -> RunResult:
         Interrupted: If a signal asked it to stop; a checkpoint was saved.
         Diverged: If its loss left all bounds; there is no result.
     """
-    method = checked_method(run)
-    folder = RunFolder(out)
+    method, folder = checked_method(run), RunFolder(out)
     try:
         if ranks.is_first():
             changed = settings.allow_changes
             for text in folder.open(run, resume=settings.resume, allow_changes=changed):
                 warn(text, strict=settings.strict)
+            folder.note_conditions()
         finished = folder.result() if settings.resume else None
         return finished or Trainer(run, folder, settings, method).fit()
     except Diverged as error:
