@@ -53,7 +53,7 @@ def open_details(page: Page) -> None:
 
 def test_the_page_opens_without_complaint_or_request(page: Page) -> None:
     assert page.title() == "5 methods on toy – sampa report"
-    assert page.locator("figure svg").count() == 5
+    assert page.locator("figure svg").count() == 7
 
 
 def test_charts_are_drawn_and_described(page: Page) -> None:

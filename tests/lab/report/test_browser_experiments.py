@@ -62,7 +62,7 @@ def test_the_summary_counts_how_often_the_order_is_the_papers(page: Page) -> Non
 
 def test_what_was_trained_for_an_experiment_is_part_of_it(page: Page) -> None:
     part = unfolded(page, WITH_RUNS)
-    assert part.get_by_role("img", name="Sharpness gap").is_visible()
+    assert part.get_by_role("img", name="Sharpness gap of the step").is_visible()
     assert part.get_by_role("img", name="Validation accuracy").is_visible()
 
 

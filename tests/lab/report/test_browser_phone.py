@@ -245,6 +245,7 @@ def test_a_touch_tells_values_too(browser: Browser, address: str) -> None:
 
 def test_a_chart_without_a_neighbor_has_its_words_in_the_empty_cell(beside: Locator) -> None:
     figures = beside.locator("figure")
+    figures.first.evaluate("figure => figure.remove()")
     assert figures.count() % 2 == 1
     last = figures.last
     chart, caption = (last.locator(css).bounding_box() for css in (".chart", "figcaption"))

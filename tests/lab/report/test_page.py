@@ -88,7 +88,7 @@ def test_headings_go_down_one_level_at_a_time(page: str) -> None:
 
 def test_every_chart_has_words(page: str) -> None:
     charts = re.findall(r'<div class="chart"><div role="img" aria-label="([^"]+)">', page)
-    assert len(charts) == 5
+    assert len(charts) == 6
     assert charts[0].startswith("Validation accuracy. Mean over seeds, from first to last epoch.")
 
 

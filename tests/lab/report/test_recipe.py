@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from sampa.lab.report.curves import curves
 from sampa.lab.report.groups import Recipe
 from sampa.lab.report.recipe import (
-    curves,
     headline,
     paper_table,
     result_table,
@@ -167,7 +167,7 @@ def test_a_band_is_the_mean_and_the_extremes_of_the_seeds(tmp_path: Path) -> Non
 
 
 def test_variants_without_a_curve_have_no_band(tmp_path: Path) -> None:
-    found = curve(write_grid(tmp_path), "Sharpness gap")
+    found = curve(write_grid(tmp_path), "Sharpness gap of the step")
     assert [line.label for line in found] == ["sam", "sampa"]
 
 

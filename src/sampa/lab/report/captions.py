@@ -22,22 +22,31 @@ class Seen:
     Attributes:
         loss: The point of the training loss.
         clean: The point and batch that the sharpness gap is taken to.
-        gradients: The batches of a step's first and last gradient.
+        gradients: The points and batches of a step's first and last gradient.
+        batches: How many batches these are of.
     """
 
     loss: str
     clean: str
     gradients: str
+    batches: str
 
 
-ONE_BATCH = Seen("x_t", "x_t, incoming batch", "both on the incoming batch")
-TWO_BATCHES = Seen("x_t", "x_{t−1}, held batch", "one on the held batch, one on the incoming one")
+ONE_BATCH = Seen("x_t", "x_t, incoming batch", "both on the incoming batch", "one batch")
+TWO_BATCHES = Seen(
+    loss="x_t",
+    clean="x_{t−1}, held batch",
+    gradients="one on the held batch, one on the incoming one",
+    batches="two batches",
+)
 LOOKAHEAD = Seen(
     loss="the lookahead y_{t+1}",
     clean="y_t, the lookahead of the step before, held batch",
     gradients="at x̃_t on the held batch, at y_{t+1} on the incoming one",
+    batches="two batches",
 )
-UNKNOWN = Seen(*["a method that is not in the catalog"] * 3)
+STRANGE = "a method that is not in the catalog"
+UNKNOWN = Seen(STRANGE, STRANGE, STRANGE, "unknown batches")
 
 CURVES: dict[str, tuple[str, Callable[[Seen], str]]] = {
     "train_loss": (
@@ -45,11 +54,14 @@ CURVES: dict[str, tuple[str, Callable[[Seen], str]]] = {
         lambda seen: seen.loss,
     ),
     "sharpness": (
-        "Loss at the perturbed point minus that at the clean point, last step of each epoch.",
+        "Loss at the perturbed point minus that at the clean point, last step of each epoch. "
+        "Compare a method with itself alone: ρ and the clean point are its own. `sampa train "
+        "--flatness-every` measures what can be compared.",
         lambda seen: seen.clean,
     ),
     "cosine": (
-        "Between the first and the last gradient of a step, last step of each epoch.",
+        "Between the first and the last gradient of a step, last step of each epoch. Those of two "
+        "batches differ by the samples too.",
         lambda seen: seen.gradients,
     ),
 }
@@ -66,12 +78,10 @@ def seen_by(variant: Variant) -> Seen:
     return LOOKAHEAD if "sampa" in variant.method else TWO_BATCHES
 
 
-def curve_notes(variants: Sequence[Variant]) -> dict[str, str]:
-    """The caption of each curve of a run, for those variants that have it."""
-    return {
-        name: f"{words} {_where(variants, name, getter)}."
-        for name, (words, getter) in CURVES.items()
-    }
+def curve_note(name: str, variants: Sequence[Variant]) -> str:
+    """The caption of a curve, for those variants that have it."""
+    words, getter = CURVES[name]
+    return f"{words} {_where(variants, name, getter)}."
 
 
 def _where(variants: Sequence[Variant], curve: str, of: Callable[[Seen], str]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sampa.lab.report.captions import curve_notes, noisy_validation, rho_of, with_rho
+from sampa.lab.report.captions import noisy_validation, rho_of, with_rho
+from sampa.lab.report.curves import curves
 from sampa.lab.report.groups import Recipe, Variant
-from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
+from sampa.lab.results.charts import Chart, Line
 from sampa.lab.results.drawing import Look, look
 from sampa.lab.results.html import minus
 from sampa.lab.results.outcome import Entry
@@ -194,43 +194,6 @@ def run_table(recipe: Recipe) -> Table:
 
 
 # ---- charts ----------------------------------------------------------------------------------
-
-
-AT_WEIGHTS = {
-    "Sharpness at the weights": (
-        "flatness_sharpness",
-        "Worst-case rise of the loss within a distance that is the same for all methods.",
-    ),
-    "Largest curvature at the weights": (
-        "flatness_eigenvalue",
-        "Top eigenvalue of the Hessian, on the same training samples in every epoch.",
-    ),
-}
-"""What `sampa train --flatness-every` measures: by the chart's title, its name and note."""
-
-
-def curves(recipe: Recipe) -> list[Chart]:
-    """What was written each epoch; one epoch is no curve."""
-    metric, noise = recipe.metric, noisy_validation(recipe)
-    validation = f"Validation {metric}{', noisy labels' if noise else ''}"
-    notes = {f"validation_{metric}": f"{EXTREMES} {noise}".rstrip(), **curve_notes(recipe.variants)}
-    notes |= {name: f"{note} {EXTREMES}" for name, note in AT_WEIGHTS.values()}
-    titles = (validation, "Training loss", "Sharpness gap", "Cosine of the gradients", *AT_WEIGHTS)
-    charts: list[Chart] = []
-    for title, (name, note) in zip(titles, notes.items(), strict=True):
-        lines = [line for v in recipe.variants if (line := _curve(v, name))]
-        if any(len(line.x) > 1 for line in lines):
-            charts.append(Chart(f"curve-{name}", title, "epoch", "", lines, note, legend=False))
-    return charts
-
-
-def _curve(variant: Variant, name: str) -> Line | None:
-    """The curves of a variant's seeds as one; an epoch counts the seeds that came to it."""
-    found = [run.curves.get(name, {}) for run in variant.runs]
-    epochs = sorted({epoch for curve in found for epoch in curve})
-    values = [[curve[e] for curve in found if e in curve] for e in epochs]
-    line = over_seeds(variant.label, [float(e) for e in epochs], values, variant.look)
-    return line if any(map(math.isfinite, line.y)) else None
 
 
 def time_chart(recipe: Recipe, mixed: Sequence[str]) -> Chart:
