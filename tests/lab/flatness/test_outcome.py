@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +11,13 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from sampa.lab.flatness.outcome import Found, barrier_table, difference_table, value_table
+from sampa.lab.flatness.outcome import barrier_table, difference_table, value_table
 from sampa.lab.flatness.page import page, write_record
 from sampa.lab.flatness.ranks import correlation, correlation_table
 from sampa.lab.flatness.saved import FILE, read_found, write_found
-from sampa.lab.flatness.settings import Settings
 from sampa.lab.results.heat_map import HeatMap, Scale, heat_map
 from sampa.lab.results.summary import summarize
-
-
-def found(seeds: int = 3) -> Found:
-    """Three methods: the flatter, the better."""
-    level = {"sgd": 3.0, "sam": 1.0, "<b>": 2.0}
-    subjects: list[dict[str, Any]] = []
-    kinds = ("accuracy", "sharpness", "plane", "line", "path", "triangle", "density")
-    values: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
-    for method, size in level.items():
-        for seed in range(seeds):
-            name = f"toy {method} seed {seed}"
-            subjects.append({"name": name, "recipe": "toy", "method": method, "seed": seed})
-            values["accuracy"][name] = [90 - size - 0.1 * seed]
-            values["sharpness"][name] = [size + 0.1 * seed, size + 0.3 * seed]
-            grid = [[size + x * x + y * y for y in (-1, 0, 1)] for x in (-1, 0, 1)]
-            values["plane"][name] = {"x": [-1, 0, 1], "y": [-1, 0, 1], "loss": grid}
-            values["line"][name] = {"x": [-1.0, 0.0, 1.0], "loss": [2.0, size, 2.0]}
-            values["density"][name] = {"nodes": [[0.0, size]], "weights": [[0.9, 0.1]]}
-    start, *others = (f"toy {method} seed 0" for method in level)
-    ends = {"sgd": [0.0], "sam": [1.0]}
-    path = {"x": [-0.5, 0.0, 0.5, 1.0, 1.5], "loss": [9.0, 3.0, 4.0, 1.0, 9.0], "marks": ends}
-    values["path"][f"{start} → {others[0]}"] = {**path, "barrier": 2.0}
-    corners = {"sgd": [-1.0, 0.0], "sam": [0.0, 1.0], "<b>": [0.5, 0.5]}
-    values["triangle"][f"{start} → {' → '.join(others)}"] = {
-        **values["plane"][start],
-        "marks": corners,
-    }
-    costs = dict.fromkeys(kinds, 5.33) | {"accuracy": 0.0}
-    return Found(asdict(Settings()), subjects, values, costs, {"commit": "abc"}, "sampa flatness")
+from tests.lab.flatness.sweeps import found
 
 
 def test_intervals_are_over_seeds_or_over_the_batches_of_a_single_one() -> None:
@@ -62,7 +32,7 @@ def test_intervals_are_over_seeds_or_over_the_batches_of_a_single_one() -> None:
 def test_differences_are_paired_and_in_percent_of_the_first() -> None:
     table = difference_table(found(), "toy")
     assert table is not None
-    assert table.rows[1][1].text == "-62.5 ± 0.0 %"  # of 3.2
+    assert table.rows[1][1].text == "-62.5 ± 0.0\u00a0%"  # of 3.2
     assert not table.rows[1][1].unsure
 
 
@@ -108,7 +78,7 @@ def test_contours_are_where_the_values_are() -> None:
     axis = [float(x) for x in range(11)]
     steep = HeatMap("steep", axis, axis, [[float(np.exp(x))] * 11 for x in axis])
     drawn = heat_map(steep, Scale.of([steep]))
-    path = re.search(r'class="contour" d="([^"]+)"', drawn)
+    path = re.search(r'class="contour" fill="none" d="([^"]+)"', drawn)
     assert path is not None
     places = {float(x) for x in re.findall(r"[ML]([\d.]+),", path[1])}
     assert places == {10.0 * (i + 0.5) for i in range(1, 10)}

@@ -55,10 +55,11 @@ def main(arguments: CompareArguments) -> int:
 
 def without_paths(arguments: list[str]) -> list[str]:
     """A command line to repeat elsewhere: what is this machine's own is left out."""
+    own = ("--out", "--data-dir", "--json", "--html")
     kept: list[str] = []
     skip = False
     for argument in arguments:
-        if not skip and argument.split("=")[0] not in ("--out", "--data-dir"):
+        if not skip and argument.split("=")[0] not in own:
             kept.append(argument)
-        skip = argument in ("--out", "--data-dir")
+        skip = argument in own
     return kept

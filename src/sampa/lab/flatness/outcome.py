@@ -126,7 +126,8 @@ def value_table(found: Found, recipe: str) -> Table:
             several |= len(seeds) > 1
             cells.append(_value_cell(found, name, recipe, method, seeds))
         cost = found.gradients[name]
-        rows.append(row(MEASURES[name].title, *cells, Cell(f"{cost:.0f}" if cost else "–", cost)))
+        told = f"{cost:.0f}" if cost >= 1 else f"{cost:.1f}" if cost else "–"
+        rows.append(row(MEASURES[name].title, *cells, Cell(told, cost)))
     over = "seeds" if several else "batches"
     batches, size = found.settings["batches"], found.settings["batch_size"]
     note = (
@@ -199,5 +200,6 @@ def barrier_table(found: Found, recipe: str) -> Table | None:
 
 def _percent(summary: Summary, scale: float) -> Cell:
     mean, margin = 100 * summary.mean / scale, 100 * summary.margin / scale
-    text = f"{mean:+.1f} %" if math.isnan(margin) else f"{mean:+.1f} ± {margin:.1f} %"
+    own = f"{mean:+.1f}" if math.isnan(margin) else f"{mean:+.1f} ± {margin:.1f}"
+    text = f"{own}\u00a0%"  # never on a line of its own
     return Cell(text, mean, unsure=not summary.is_sure)

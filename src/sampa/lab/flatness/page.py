@@ -91,7 +91,7 @@ def page(found: Found) -> str:
         summary=list(filter(None, [correlation_table(found)])),
         parts=parts_of(found),
         command=found.command,
-        conditions=condition_list(found.conditions).replace("\n", "; "),
+        conditions=condition_list(found.conditions).removeprefix("- ").replace("\n- ", "; "),
         script=text,
         script_hash=digest,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,11 +35,11 @@ def _pictures(found: Found, measure: str, recipe: str, method: str) -> list[dict
 
 def _line_chart(found: Found, recipe: str) -> Chart | None:
     lines = []
-    for method in found.methods(recipe):
+    for number, method in enumerate(found.methods(recipe)):
         pictures = _pictures(found, "line", recipe, method)
         if pictures:
             values = list(zip(*(p["loss"] for p in pictures), strict=True))
-            lines.append(over_seeds(method, pictures[0]["x"], values))
+            lines.append(over_seeds(method, pictures[0]["x"], values, number))
     note = (
         "Training loss along random filter-normalized directions (the mean of three, the same for "
         "all models); 0 is the trained model. Mean over seeds, the band from lowest to highest. "
@@ -46,14 +48,17 @@ def _line_chart(found: Found, recipe: str) -> Chart | None:
     axes = ("distance, in units of each filter's norm", "loss")
     if not lines:
         return None
-    return Chart(f"line-{recipe}", title, *axes, lines, note + found.cost("line"), log_y=True)
+    note += found.cost("line")
+    return Chart(f"line-{recipe}", title, *axes, lines, note, log_y=_is_wide(lines))
 
 
 def _path_chart(found: Found, recipe: str) -> Chart | None:
-    lines = [
-        Line(" → ".join(path["marks"]), path["x"], path["loss"])
-        for path in found.between("path", recipe)
-    ]
+    methods = found.methods(recipe)
+    lines: list[Line] = []
+    for path in found.between("path", recipe):
+        start, end = path["marks"]
+        look = methods.index(end) if end in methods else None
+        lines.append(Line(f"{start} → {end}", path["x"], path["loss"], look=look))
     note = (
         "Training loss on the straight lines between models: 0 is the first, 1 the second. One "
         "model of each method. "
@@ -61,7 +66,14 @@ def _path_chart(found: Found, recipe: str) -> Chart | None:
     title, axes = f"Loss between models, {recipe}", ("share of the way", "loss")
     if not lines:
         return None
-    return Chart(f"path-{recipe}", title, *axes, lines, note + found.cost("path"), log_y=True)
+    note += found.cost("path")
+    return Chart(f"path-{recipe}", title, *axes, lines, note, log_y=_is_wide(lines))
+
+
+def _is_wide(lines: Sequence[Line]) -> bool:
+    """Whether the values need a logarithmic axis, which has few labels where they are near."""
+    values = [v for line in lines for v in line.y if math.isfinite(v)]
+    return bool(values) and min(values) > 0 and max(values) > 20 * min(values)
 
 
 def _density_chart(found: Found, recipe: str) -> Chart | None:
@@ -77,7 +89,8 @@ def _density_chart(found: Found, recipe: str) -> Chart | None:
     for method, p in shown.items():
         nodes_, weights = (torch.tensor(p[k], dtype=torch.float64) for k in ("nodes", "weights"))
         density = Density(nodes_, weights, 0.0).at(grid, width).clamp(min=1e-7)
-        lines.append(Line(method, grid.tolist(), density.tolist()))
+        look = found.methods(recipe).index(method)
+        lines.append(Line(method, grid.tolist(), density.tolist(), look=look))
     note = (
         "Density of the Hessian's eigenvalues by stochastic Lanczos quadrature, one model of each "
         f"method, widened by {width:.2g}; below 1e-7 it is cut off. {found.cost('density')}"
@@ -95,11 +108,11 @@ def _scattered(found: Found, recipe: str) -> list[str]:
 
 def _scatter(found: Found, recipe: str, name: str) -> Chart:
     lines = []
-    for method in found.methods(recipe):
+    for number, method in enumerate(found.methods(recipe)):
         x, y = (found.by_seed(n, recipe, method) for n in (name, SCORE))
         seeds = sorted(x.keys() & y.keys())
         if seeds:
-            lines.append(Line(method, [x[s] for s in seeds], [y[s] for s in seeds]))
+            lines.append(Line(method, [x[s] for s in seeds], [y[s] for s in seeds], look=number))
     title = MEASURES[name].title
     return Chart(
         f"scatter-{name}-{recipe}",

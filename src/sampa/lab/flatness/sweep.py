@@ -86,12 +86,17 @@ def jobs_of(
 def _between(
     ends: Sequence[Subject], measures: Sequence[str]
 ) -> Iterator[tuple[str, tuple[Subject, ...]]]:
-    """Lines from the first model to each other, and the plane through the first three."""
+    """Lines from the first model to each other, and the plane through the first three.
+
+    The three are of different methods where there are as many, whatever else tells models apart.
+    """
+    different = list({s.run.method: s for s in reversed(ends)}.values())[::-1]
+    corners = different if len(different) >= 3 else ends
     for name in measures:
         if MEASURES[name].of == "pairs":
             yield from ((name, (ends[0], other)) for other in ends[1:])
-        elif MEASURES[name].of == "triple" and len(ends) >= 3:
-            yield name, tuple(ends[:3])
+        elif MEASURES[name].of == "triple" and len(corners) >= 3:
+            yield name, tuple(corners[:3])
 
 
 def _job(group: Sequence[Subject], measure: str, settings: Settings, out: Path) -> Job:

@@ -40,4 +40,5 @@ def make_report(folders: Sequence[Path], baseline: str | None = None) -> Report:
     recipes, more = group(found.runs, baseline)
     left_out = [*found.left_out, *more]
     shown = sum(len(recipe.runs) for recipe in recipes)
-    return Report(render(page_view(recipes, left_out, found.outcomes)), shown, len(left_out))
+    view = page_view(recipes, left_out, found.outcomes, found.flatness)
+    return Report(render(view), shown, len(left_out))

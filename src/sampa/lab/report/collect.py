@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sampa.lab.files import read_text
+from sampa.lab.flatness.saved import FILE, read_found
+from sampa.lab.report.flatness import Measured
 from sampa.lab.report.records import (
     FinishedRun,
     LeftOut,
@@ -14,7 +17,7 @@ from sampa.lab.report.records import (
     read_record,
     read_records,
 )
-from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
+from sampa.lab.results.outcome import NOTES, RESULTS, Outcome, read_outcome
 from sampa.lab.results.paper import published_order
 from sampa.messages import require
 
@@ -29,6 +32,7 @@ class Collection:
     runs: list[FinishedRun] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    flatness: list[Measured] = field(default_factory=list)
 
 
 def collect(folders: Sequence[Path]) -> Collection:
@@ -41,8 +45,9 @@ def collect(folders: Sequence[Path]) -> Collection:
         require("folder", str(folder), folder.is_dir(), "an existing folder")
     found = Collection()
     _collect_outcomes(folders, found)
+    _collect_flatness(folders, found)
     runs = {run.resolve(): (run, root) for root in folders for run in find_runs(root)}
-    if not runs and not found.outcomes:
+    if not runs and not found.outcomes and not found.flatness:
         names = ", ".join(map(str, folders))
         raise ValueError(f"no run found below {names}; `sampa train` and `sampa compare` make them")
     for run, root in runs.values():
@@ -69,6 +74,20 @@ def _collect_outcomes(folders: Sequence[Path], found: Collection) -> None:
             except (ValueError, OSError) as error:
                 found.left_out.append(LeftOut(place_of(file, root), _reason(error)))
     found.outcomes = sorted(kept.values(), key=lambda outcome: published_order(outcome.id))
+
+
+def _collect_flatness(folders: Sequence[Path], found: Collection) -> None:
+    """What `sampa flatness` left behind, each once."""
+    for root in folders:
+        for file in sorted(root.rglob(FILE)):
+            notes = file.with_name(NOTES)
+            try:
+                measured = Measured(read_found(file), read_text(notes) if notes.exists() else "")
+            except (ValueError, OSError) as error:
+                found.left_out.append(LeftOut(place_of(file, root), _reason(error)))
+                continue
+            if measured.found not in [other.found for other in found.flatness]:
+                found.flatness.append(measured)
 
 
 def find_runs(root: Path) -> list[Path]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sampa.lab.flatness.page import title_of
 from sampa.lab.report.experiment import counted_verdicts, experiment_view
+from sampa.lab.report.flatness import Measured, flatness_views
 from sampa.lab.report.groups import Recipe
 from sampa.lab.report.recipe import RecipeView
 from sampa.lab.report.records import LeftOut
@@ -77,7 +79,8 @@ class PageView:
     Attributes:
         extent: How much was compared, in a few words each.
         lead: What the experiments say together; empty if there are none to count.
-        sections: Experiments, the recipes that belong to none, and what was left out.
+        sections: Experiments, the recipes that belong to none, the flatness of models, and what was
+            left out.
     """
 
     title: str
@@ -97,14 +100,17 @@ class PageView:
 
 def render(view: PageView) -> str:
     """The page. All text is escaped; only our own script may run."""
-    text, digest = script("page.js")
+    text, digest = script("page.js", "hover.js")
     return template("page.html.j2", "sampa.lab.report").render(
         view=view, script=text, script_hash=digest
     )
 
 
 def page_view(
-    recipes: Sequence[Recipe], left_out: Sequence[LeftOut], outcomes: Sequence[Outcome] = ()
+    recipes: Sequence[Recipe],
+    left_out: Sequence[LeftOut],
+    outcomes: Sequence[Outcome] = (),
+    flatness: Sequence[Measured] = (),
 ) -> PageView:
     views = [RecipeView(recipe, f"recipe-{i}") for i, recipe in enumerate(recipes, start=1)]
     experiments = [
@@ -116,20 +122,21 @@ def page_view(
     return PageView(
         title=f"{_counted(outcomes, 'experiment')} of the paper"
         if outcomes
-        else _title(recipes, methods),
+        else _title(recipes, methods, flatness),
         extent=_extent(recipes, methods),
         lead=_lead(outcomes),
         sections=[
             *experiments,
             *(part for part in views if part.anchor not in nested),
+            *flatness_views(flatness),
             *([LeftOutView(left_out)] if left_out else []),
         ],
     )
 
 
-def _title(recipes: Sequence[Recipe], methods: Sequence[str]) -> str:
+def _title(recipes: Sequence[Recipe], methods: Sequence[str], flatness: Sequence[Measured]) -> str:
     if not recipes:
-        return "No finished runs"
+        return title_of(flatness[0].found) if flatness else "No finished runs"
     where = recipes[0].name if len(recipes) == 1 else f"{len(recipes)} recipes"
     return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {where}"
 

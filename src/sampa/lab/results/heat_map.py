@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 CELL = 10  # units of the drawing
 COLORS = 64
 CONTOURS = 9
-PRINTED = {"var(--ink)": "#1b1f24", "var(--paper)": "#ffffff", "var(--muted)": "#57606a"}
+PRINTED = {"var(--ink)": "#1b1f24", "var(--muted)": "#57606a"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Scale:
 
 
 def heat_map(shown: HeatMap, scale: Scale) -> Markup:
-    """One map as an element, in colors that suit light and dark pages."""
+    """One map as an element; its colors are the same on light and dark pages."""
     columns, rows = len(shown.x), len(shown.y)
     width, height = CELL * columns, CELL * rows
     parts = [f'<svg class="heat" viewBox="0 0 {width} {height}" role="img"']
@@ -80,11 +80,14 @@ def heat_map(shown: HeatMap, scale: Scale) -> Markup:
             f'<rect x="{CELL * i}" y="{CELL * (rows - 1 - j)}" width="{CELL}" height="{CELL}" '
             f'fill="{scale.color(value)}"><title>{where}: {value:.4g}</title></rect>'
         )
-    parts.append(f'</g><path class="contour" d="{_contours(shown, scale)}" fill="none"')
-    parts.append(' stroke="var(--paper)" stroke-opacity="0.75" stroke-width="0.8"/>')
-    for name, (x, y) in (shown.marks or {"": (0.0, 0.0)}).items():
-        parts.append(_mark(name, _place(x, shown.x), height - _place(y, shown.y), width))
-    return Markup("".join(parts) + "</svg>")
+    # What is drawn over the cells lets the pointer through to their numbers.
+    parts.append('</g><g pointer-events="none"><path class="contour" fill="none"')
+    parts.append(f' d="{_contours(shown, scale)}"')
+    parts.append(' stroke="#ffffff" stroke-opacity="0.75" stroke-width="0.8"/>')
+    for number, (name, (x, y)) in enumerate((shown.marks or {"": (0.0, 0.0)}).items()):
+        place = _place(x, shown.x), height - _place(y, shown.y)
+        parts.append(_mark(name, *place, width, below=number % 2 == 1))
+    return Markup("".join(parts) + "</g></svg>")
 
 
 def _contours(shown: HeatMap, scale: Scale) -> str:
@@ -106,8 +109,9 @@ def _place(value: float, axis: Sequence[float]) -> float:
     return CELL * (0.5 + ((value - axis[0]) / step if step else 0.0))
 
 
-def _mark(name: str, x: float, y: float, width: float) -> str:
+def _mark(name: str, x: float, y: float, width: float, *, below: bool) -> str:
     """A cross, with its name beside it on the side that has room."""
+    size = width / 22
     cross = f"M{x - 3:.1f},{y:.1f}h6M{x:.1f},{y - 3:.1f}v6"
     drawn = (
         f'<path d="{cross}" stroke="#000000" stroke-width="2.4"/>'
@@ -116,10 +120,12 @@ def _mark(name: str, x: float, y: float, width: float) -> str:
     if not name:
         return drawn
     anchor, aside = ("start", 5) if x < width / 2 else ("end", -5)
+    baseline = y + size + 3 if below else y - 4
     return (
-        f'{drawn}<text x="{x + aside:.1f}" y="{y - 4:.1f}" text-anchor="{anchor}" font-size="8" '
-        'fill="#ffffff" stroke="#000000" stroke-width="2" paint-order="stroke" '
-        f'pointer-events="none">{escape(name)}</text>'
+        f'{drawn}<text x="{x + aside:.1f}" y="{baseline:.1f}" text-anchor="{anchor}" '
+        f'font-size="{size:.1f}" fill="#ffffff" stroke="#000000" stroke-width="1.2" '
+        'paint-order="stroke">'
+        f"{escape(name)}</text>"
     )
 
 
