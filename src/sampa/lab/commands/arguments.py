@@ -438,7 +438,8 @@ class DemoArguments:
     """Compare SGD, SAM and SAMPa-0.2 on digits with 40 % wrong labels, on two processes.
 
     The digits are embedded in scikit-learn: nothing is downloaded. SGD gets twice the epochs, as in
-    the paper. What is done is not repeated; remove the folder to start again.
+    the paper. Then the steps of SAM and SAMPa are timed in turns. What is trained is not repeated;
+    remove the folder to start again.
 
     Examples:
         sampa demo
