@@ -1,7 +1,7 @@
 """Reports: one HTML page from the folders of finished runs.
 
-records, collect (folders → finished runs) · groups (runs → recipes and variants) · recipe,
-experiment (their tables, charts and words) · page (all of it → HTML).
+records, collect (folders → finished runs) · groups (runs → recipes and variants) · recipe, curves,
+captions, experiment, flatness (their tables, charts and words) · page (all of it → HTML).
 """
 
 from __future__ import annotations

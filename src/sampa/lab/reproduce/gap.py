@@ -167,7 +167,8 @@ def _entries(found: dict[int, Gap]) -> list[Entry]:
 def _chart(name: str, title: str, axis: str, found: dict[int, Gap]) -> Chart:
     title = f"{title} of ∇f(x_t) and ∇f(y_t)"
     lines = [_band(list(found.values()), name)]
-    return Chart(f"gradient-{name}", title, "share of training", axis, lines, EXTREMES)
+    note = f"Both on B_t, the batch that perturbs. {EXTREMES}"
+    return Chart(f"gradient-{name}", title, "share of training", axis, lines, note)
 
 
 def _band(found: Sequence[Gap], name: str) -> Line:
