@@ -6,7 +6,6 @@ lists one, else the authors'; docs/methods says which.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -39,6 +38,7 @@ from sampa.methods.sampa import SAMPa
 from sampa.methods.ssam import SparseSAM
 from sampa.methods.vasso import VaSSO
 from sampa.methods.wsam import WSAM
+from sampa.names import ALIASES, lambda_in
 from sampa.optimizer import SharpnessAware
 from sampa.pieces.directions import Average
 from sampa.pieces.geometry import Adaptive
@@ -126,10 +126,6 @@ _METHODS: dict[str, Factory] = {
 
 METHODS: dict[str, Factory] = Catalog(_METHODS)
 
-ALIASES = {"sgd": "base", "adamw": "base", "adam": "base", "m-sam": "msam", "sampa-0.2": "sampa"}
-
-_SAMPA_WITH_LAMBDA = re.compile(r"sampa-([01](?:\.\d+)?)")
-
 
 def find_method(name: str) -> Factory:
     """The factory behind a name that people type; `sampa-0.1` is SAMPa with that λ.
@@ -140,7 +136,7 @@ def find_method(name: str) -> Factory:
     known = METHODS.get(ALIASES.get(name, name))
     if known is not None:
         return known
-    match = _SAMPA_WITH_LAMBDA.fullmatch(name)
-    if match:
-        return partial(METHODS["sampa"], lam=float(match.group(1)))
+    lam = lambda_in(name)
+    if lam is not None:
+        return partial(METHODS["sampa"], lam=lam)
     raise ValueError(unknown("method", name, [*METHODS, *ALIASES]))

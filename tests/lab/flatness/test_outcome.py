@@ -14,7 +14,8 @@ from scipy.stats import kendalltau
 from sampa.lab.flatness.outcome import barrier_table, difference_table, value_table
 from sampa.lab.flatness.page import page, write_record
 from sampa.lab.flatness.ranks import correlation, correlation_table
-from sampa.lab.flatness.saved import FILE, read_found, write_found
+from sampa.lab.flatness.saved import read_found, write_found
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.results.heat_map import HeatMap, Scale, heat_map
 from sampa.lab.results.summary import summarize
 from tests.lab.flatness.sweeps import found

@@ -17,8 +17,7 @@ import torch
 
 from sampa import flatness
 from sampa.lab.cli import main
-from sampa.lab.flatness.saved import FILE
-from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.settings import FILE, Settings
 from sampa.lab.flatness.subjects import of_runs
 from sampa.lab.flatness.sweep import jobs_of
 from sampa.lab.models.small import Conv3

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from sampa.lab.flatness.page import page as flatness_page
-from sampa.lab.flatness.saved import FILE, write_found
+from sampa.lab.flatness.saved import write_found
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.report import make_report
 from tests.lab.flatness.sweeps import found
 from tests.lab.report.browsing import DESKTOP, PHONE, brightness, needs_chromium, overflow

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sampa.lab.flatness.saved import FILE, write_found
+from sampa.lab.flatness.saved import write_found
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.report import make_report
 from sampa.lab.report.collect import collect
 from sampa.lab.report.flatness import finding

@@ -23,7 +23,7 @@ from sampa.lab.data import cifar
 from sampa.lab.models import build
 from sampa.lab.models.transformer import find_minilm
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.training.method import epochs_of
+from sampa.lab.training.hyperparameters import epochs_of
 from sampa.lab.training.run import BaseSpec, Run
 from sampa.lab.training.variants import used_hyperparameters
 from tests.lab.data.makers import members, small, write_archive

@@ -11,7 +11,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from sampa.lab.results.charts import Chart, Line
-from sampa.lab.results.drawing import HERO, draw, looks, page_chart, write_chart
+from sampa.lab.results.drawing import HERO, draw, page_chart, write_chart
+from sampa.lab.results.looks import looks
 from sampa.lab.results.svg import PAGE, styled
 
 EVIL = "<script>alert('x')</script>"

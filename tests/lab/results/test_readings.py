@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from sampa.lab.results.charts import Chart, Line
-from sampa.lab.results.drawing import keys, page_chart
+from sampa.lab.results.drawing import page_chart
+from sampa.lab.results.looks import keys
 
 EVIL = "'><script>alert('x')</script>&amp;"
 Kind = Literal["lines", "bars", "intervals", "points"]

@@ -12,7 +12,8 @@ import pytest
 
 from sampa.lab.results import drawing
 from sampa.lab.results.charts import Chart, Line
-from sampa.lab.results.drawing import MARKERS, look, page_chart
+from sampa.lab.results.drawing import page_chart
+from sampa.lab.results.looks import MARKERS, look
 from sampa.lab.results.svg import COLORS, VARIABLES
 
 TEMPLATES = Path(drawing.__file__).parent / "templates"

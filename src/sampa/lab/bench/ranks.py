@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import multiprocessing
 import os
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import Any, TypeVar
 
 import torch
 
 from sampa.execution.parallel.groups import open_mesh
 from sampa.lab.bench.workloads import Bench, Workload
-from sampa.lab.children import follow_parent, without_ctrl_c
 from sampa.lab.heap import keep_freed_memory
+from sampa.lab.pool import started
 
 Result = TypeVar("Result")
 
@@ -31,22 +30,14 @@ def on_ranks(
     Raises:
         Exception: What the first of them that failed raised; the others are ended.
     """
-    port, before = free_port(), set(multiprocessing.active_children())
-    ranks = len(devices)
+    port, ranks = free_port(), len(devices)
     benches = [Bench(workload, device, rank, ranks) for rank, device in enumerate(devices)]
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(ranks, spawn, follow_parent, (os.getpid(),)) as pool:
-        try:
-            with without_ctrl_c():
-                running = [pool.submit(_run, function, b, port, *arguments) for b in benches]
-            failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
-            if failed:
-                failed[0].result()
-            return [each.result() for each in running]
-        except BaseException:  # or else the pool waits for the others
-            for waiting in set(multiprocessing.active_children()) - before:
-                waiting.terminate()
-            raise
+    calls = [(function, bench, port, *arguments) for bench in benches]
+    with started(_run, calls, ranks) as running:
+        failed = [f for f in wait(running, return_when=FIRST_EXCEPTION).done if f.exception()]
+        if failed:
+            failed[0].result()
+        return [each.result() for each in running]
 
 
 def free_port() -> int:

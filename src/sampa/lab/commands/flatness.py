@@ -16,7 +16,8 @@ from sampa.lab.flatness.measures import MEASURES, NUMBERS, PICTURES
 from sampa.lab.flatness.outcome import Found, collected
 from sampa.lab.flatness.page import page, tables_of, write_record
 from sampa.lab.flatness.ranks import correlation_table
-from sampa.lab.flatness.saved import FILE, write_found
+from sampa.lab.flatness.saved import write_found
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.flatness.subjects import Subject, of_runs, of_weights
 from sampa.lab.flatness.sweep import PART, jobs_of, share, work, work_together
 from sampa.lab.results.table import for_terminal

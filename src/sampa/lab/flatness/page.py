@@ -10,10 +10,11 @@ from sampa.lab.files import replace_file
 from sampa.lab.flatness.outcome import Found, barrier_table, difference_table, value_table
 from sampa.lab.flatness.pictures import charts, planes
 from sampa.lab.flatness.ranks import correlation_table
-from sampa.lab.flatness.saved import FILE, write_found
+from sampa.lab.flatness.saved import write_found
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.heat_map import HeatMap, heat_map_file
-from sampa.lab.results.html import script, template
+from sampa.lab.results.html import page_with_charts, script
 from sampa.lab.results.table import Table, as_markdown
 from sampa.lab.training.conditions import condition_list
 
@@ -86,7 +87,9 @@ def parts_of(found: Found) -> list[Part]:
 def page(found: Found) -> str:
     """The page; only our own script may run."""
     text, digest = script("page.js", "hover.js")
-    return template("flatness.html.j2", "sampa.lab.flatness").render(
+    return page_with_charts(
+        "flatness.html.j2",
+        "sampa.lab.flatness",
         title=title_of(found),
         summary=list(filter(None, [correlation_table(found)])),
         parts=parts_of(found),

@@ -13,10 +13,9 @@ from typing import Any
 from sampa.lab.files import read_json, replace_file
 from sampa.lab.flatness.measures import MEASURES
 from sampa.lab.flatness.outcome import Found
-from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.settings import FILE, Settings
 from sampa.lab.training.fields import read_fields
 
-FILE = "flatness.json"
 TEXTS = ("name", "recipe", "method")  # of a subject
 
 

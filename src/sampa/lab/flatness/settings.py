@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FILE = "flatness.json"  # what a sweep leaves behind
+
 
 @dataclass(frozen=True)
 class Settings:

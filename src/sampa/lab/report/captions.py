@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sampa.lab.report.groups import Recipe, Variant
 from sampa.lab.results.charts import EXTREMES
-from sampa.lab.training.method import checked_method
+from sampa.lab.training.hyperparameters import given_options, known_method
+from sampa.lab.training.run import Run
 from sampa.lab.training.variants import is_number
 
 
@@ -69,13 +70,23 @@ CURVES: dict[str, tuple[str, Callable[[Seen], str]]] = {
 
 def seen_by(variant: Variant) -> Seen:
     """What a variant's method evaluates."""
+    run = variant.runs[0].run
     try:
-        holds_batch = checked_method(variant.runs[0].run).holds_batch
+        method = known_method(run.method)
+        given_options(run, method.hyperparameters, total_steps=0)
+        holds_batch = _holds_batch(run) if method.holds_batch is None else method.holds_batch
     except ValueError:  # a method of another version, or of the user's own
         return UNKNOWN
     if not holds_batch:
         return ONE_BATCH
     return LOOKAHEAD if "sampa" in variant.method else TWO_BATCHES
+
+
+def _holds_batch(run: Run) -> bool:
+    """Whether a method keeps a batch, where its hyper-parameters decide: it is built to know."""
+    from sampa.lab.training.method import checked_method  # torch takes longer than all the rest
+
+    return checked_method(run).holds_batch
 
 
 def curve_note(name: str, variants: Sequence[Variant]) -> str:

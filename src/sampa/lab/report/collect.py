@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sampa.lab.files import read_text
-from sampa.lab.flatness.saved import FILE, read_found
-from sampa.lab.report.flatness import Measured
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.report.records import (
     FinishedRun,
     LeftOut,
@@ -20,6 +20,9 @@ from sampa.lab.report.records import (
 from sampa.lab.results.outcome import NOTES, RESULTS, Outcome, read_outcome
 from sampa.lab.results.paper import published_order
 from sampa.messages import require
+
+if TYPE_CHECKING:
+    from sampa.lab.report.flatness import Measured
 
 MANY = "runs.jsonl"
 MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
@@ -77,17 +80,22 @@ def _collect_outcomes(folders: Sequence[Path], found: Collection) -> None:
 
 
 def _collect_flatness(folders: Sequence[Path], found: Collection) -> None:
-    """What `sampa flatness` left behind, each once."""
-    for root in folders:
-        for file in sorted(root.rglob(FILE)):
-            notes = file.with_name(NOTES)
-            try:
-                measured = Measured(read_found(file), read_text(notes) if notes.exists() else "")
-            except (ValueError, OSError) as error:
-                found.left_out.append(LeftOut(place_of(file, root), _reason(error)))
-                continue
-            if measured.found not in [other.found for other in found.flatness]:
-                found.flatness.append(measured)
+    """What `sampa flatness` left behind, each once; only who has it waits for torch."""
+    files = [(root, file) for root in folders for file in sorted(root.rglob(FILE))]
+    if not files:
+        return
+    from sampa.lab.flatness.saved import read_found
+    from sampa.lab.report.flatness import Measured
+
+    for root, file in files:
+        notes = file.with_name(NOTES)
+        try:
+            measured = Measured(read_found(file), read_text(notes) if notes.exists() else "")
+        except (ValueError, OSError) as error:
+            found.left_out.append(LeftOut(place_of(file, root), _reason(error)))
+            continue
+        if measured.found not in [other.found for other in found.flatness]:
+            found.flatness.append(measured)
 
 
 def find_runs(root: Path) -> list[Path]:

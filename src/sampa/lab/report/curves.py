@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from sampa.lab.report.captions import curve_note, noisy_validation, seen_by
 from sampa.lab.report.groups import Recipe, Variant
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
-from sampa.lab.training.flatness import RHO
+from sampa.lab.training.session import FLATNESS_RHO
 
 AT_WEIGHTS = {
     "Sharpness at the weights": (
         "flatness_sharpness",
-        f"Worst-case rise of the training loss within ρ = {RHO:g} of x_t, the same ρ and samples "
-        "for all methods, whatever they train with.",
+        f"Worst-case rise of the training loss within ρ = {FLATNESS_RHO:g} of x_t, the same ρ and "
+        "samples for all methods, whatever they train with.",
     ),
     "Largest curvature at the weights": (
         "flatness_eigenvalue",

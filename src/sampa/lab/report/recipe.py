@@ -10,8 +10,8 @@ from sampa.lab.report.captions import noisy_validation, rho_of, with_rho
 from sampa.lab.report.curves import curves
 from sampa.lab.report.groups import Recipe, Variant
 from sampa.lab.results.charts import Chart, Line
-from sampa.lab.results.drawing import Look, look
 from sampa.lab.results.html import minus
+from sampa.lab.results.looks import Look, look
 from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
 from sampa.lab.results.pictures import with_deviation

@@ -15,7 +15,7 @@ from sampa.lab.models import build
 from sampa.lab.reproduce.plan import Experiment
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.paper import published
-from sampa.lab.training.method import epochs_of
+from sampa.lab.training.hyperparameters import epochs_of
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.tasks import load_data

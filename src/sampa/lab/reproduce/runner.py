@@ -28,9 +28,9 @@ from sampa.lab.results.outcome import Entry, Outcome, RunResult, Tuned, with_ave
 from sampa.lab.results.paper import published
 from sampa.lab.training.conditions import merged
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.hyperparameters import BASE_NAMES
 from sampa.lab.training.jobs import Job, Jobs, as_many_as_fit
 from sampa.lab.training.loop import train
-from sampa.lab.training.method import BASE_NAMES
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
 

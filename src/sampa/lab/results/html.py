@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from sampa.lab.results.charts import Chart, in_words
-from sampa.lab.results.drawing import keys, look, page_chart
-from sampa.lab.results.heat_map import Scale, color_bar, heat_map
+from sampa.lab.results.charts import in_words
+from sampa.lab.results.figures import Figures
+from sampa.lab.results.looks import keys, look
 from sampa.lab.results.table import Table
 
+if TYPE_CHECKING:
+    from sampa.lab.results.heat_map import HeatMap, Scale
 
-def template(name: str, package: str = "sampa.lab.results") -> Template:
-    """A template of a package, which may use those of this one; what it is given is escaped."""
+
+def template(name: str, package: str = "sampa.lab.results", **filters: Any) -> Template:
+    """A template of a package, which may use those of this one; what it is given is escaped.
+
+    Args:
+        name: Its file.
+        package: Where it is.
+        filters: Further ones, by the names that it calls them.
+    """
     loaders = [PackageLoader(p) for p in dict.fromkeys((package, "sampa.lab.results"))]
     environment = Environment(
         loader=ChoiceLoader(loaders),
@@ -25,9 +35,8 @@ def template(name: str, package: str = "sampa.lab.results") -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named: tuple[Any, ...] = (minus, pieces, look, keys, in_words, drawn, heat_map, color_bar)
-    filters: dict[str, Any] = {each.__name__: each for each in named} | {"heat_scale": Scale.of}
-    environment.filters.update(filters)
+    named: tuple[Any, ...] = (minus, pieces, look, keys, in_words, heat_map, color_bar, heat_scale)
+    environment.filters.update({each.__name__: each for each in named} | filters)
     return environment.get_template(name)
 
 
@@ -49,9 +58,32 @@ def as_html(table: Table, kind: str = "") -> Markup:
     return Markup(macros.data_table(table, kind))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def drawn(chart: Chart, prefix: str) -> Markup:
-    """A chart as an element in the colors of the page; its ids begin with the prefix."""
-    return Markup(page_chart(chart, prefix))
+def page_with_charts(name: str, package: str, **values: Any) -> str:
+    """A page whose template draws charts: all at once, after everything else is written."""
+    figures = Figures()
+    page = template(name, package, drawn=figures.mark).render(**values)
+    return figures.put_into(page)
+
+
+# Only a page with maps waits for matplotlib.
+
+
+def heat_scale(maps: Sequence[HeatMap]) -> Scale:
+    from sampa.lab.results.heat_map import Scale
+
+    return Scale.of(maps)
+
+
+def heat_map(shown: HeatMap, scale: Scale) -> Markup:
+    from sampa.lab.results.heat_map import heat_map
+
+    return heat_map(shown, scale)
+
+
+def color_bar(scale: Scale) -> Markup:
+    from sampa.lab.results.heat_map import color_bar
+
+    return color_bar(scale)
 
 
 def pieces(text: str) -> tuple[str, str]:

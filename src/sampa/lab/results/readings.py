@@ -9,10 +9,12 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from sampa.lab.results.charts import Chart, full_label, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Inside an attribute in single quotes, where none of these may be as it is.
 ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&'"}

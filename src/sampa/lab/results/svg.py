@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.style
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+
+from sampa.lab.results.looks import COLORS
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,6 @@ class Palette:
     series: tuple[str, ...]
 
 
-COLORS = 8  # of the series; style.css has a value for each, light and dark
 PAGE = Palette(
     "#000001", "#000002", "#000003", "#000004", tuple(f"#0000{16 + i:02x}" for i in range(COLORS))
 )
@@ -56,7 +58,6 @@ def styled(palette: Palette) -> Iterator[None]:
     """The one style, whatever matplotlib is set to elsewhere; draw and save figures inside it."""
     colors: dict[str, object] = {
         "grid.color": palette.rule,
-        "savefig.transparent": palette is PAGE,
         "text.color": palette.ink,
         **dict.fromkeys(("axes.edgecolor", "axes.labelcolor"), palette.muted),
         **dict.fromkeys(("xtick.color", "ytick.color"), palette.muted),
@@ -86,7 +87,10 @@ def to_element(drawn: Figure, prefix: str) -> str:
         prefix: What its ids begin with, unique in the page.
     """
     file = io.StringIO()
-    drawn.savefig(file, format="svg", metadata=NO_METADATA)
+    for patch in (drawn.patch, *(axes.patch for axes in drawn.axes)):  # the page shows through
+        patch.set(facecolor="none", edgecolor="none")
+    # As `savefig` does it, but for a first drawing of all that only finds the layout.
+    FigureCanvasSVG(drawn).print_svg(file, metadata=NO_METADATA)
     text = file.getvalue()
     text = text[text.index("<svg") :].rstrip()
     # matplotlib's own style would hold for the whole page.

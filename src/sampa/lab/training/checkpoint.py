@@ -21,6 +21,7 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as tensor_bytes
 
 from sampa.lab.files import JSON_BYTES, parse_json, read_file, remove
+from sampa.lab.training.claim import Owner
 from sampa.lab.training.trees import flatten, unflatten
 
 SCHEMA = 2
@@ -46,19 +47,6 @@ class Checkpoint:
     path: Path
     step: int
     state: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The run that checkpoints belong to.
-
-    Attributes:
-        id: Its id; a checkpoint with another is refused. Empty if it is not known.
-        check: Raises if the folder is no longer that run's; called before anything changes in it.
-    """
-
-    id: str = ""
-    check: Callable[[], None] = lambda: None
 
 
 ANYONE = Owner()

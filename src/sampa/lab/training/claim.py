@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from sampa.lab.files import open_to_write
@@ -22,6 +24,19 @@ class FolderReplaced(Exception):
             f"{path} was removed or replaced while this run was working in it ({what}); nothing "
             "more is written there: start this run again with another --out"
         )
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The run that checkpoints belong to.
+
+    Attributes:
+        id: Its id; a checkpoint with another is refused. Empty if it is not known.
+        check: Raises if the folder is no longer that run's; called before anything changes in it.
+    """
+
+    id: str = ""
+    check: Callable[[], None] = lambda: None
 
 
 class Claim:

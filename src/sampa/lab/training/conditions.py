@@ -11,16 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from sampa.lab.devices import device_name, find_device
-
 NUMERICS = 2
 """Raised by every change after which the same run gives other numbers."""
 
 
 def conditions() -> dict[str, Any]:
     """Under what a result was obtained: commit, versions, machine."""
+    import torch  # reports read what others have written, and need not wait for it
+
+    from sampa.lab.devices import device_name, find_device
+
     return {
         "commit": commit(),
         "numerics": NUMERICS,

@@ -12,10 +12,9 @@ from sampa import flatness
 from sampa.lab.data.batches import ImageBatches
 from sampa.lab.data.plans import Shuffled
 from sampa.lab.training.ranks import is_first
-from sampa.lab.training.session import Settings
+from sampa.lab.training.session import FLATNESS_RHO, Settings
 from sampa.samples import map_tensors
 
-RHO = 0.1  # one for all methods, whatever they train with
 BATCHES, SAMPLES = 2, 128
 STEPS, PRODUCTS = 3, 10
 
@@ -51,7 +50,7 @@ def flatness_after(
     def loss_fn(batch: Any) -> Any:
         return task.loss(model, batch)
 
-    sharp = flatness.sharpness(model, loss_fn, batches, rho=RHO, steps=STEPS, m="batch")
+    sharp = flatness.sharpness(model, loss_fn, batches, rho=FLATNESS_RHO, steps=STEPS, m="batch")
     top = flatness.hessian_eigenvalues(
         model, loss_fn, batches, tolerance=0.05, max_products=PRODUCTS
     )

@@ -22,8 +22,7 @@ from typing import Any
 
 from sampa.lab.files import append_whole, open_to_write, read_json, read_json_lines, replace_file
 from sampa.lab.results.outcome import RunResult
-from sampa.lab.training.checkpoint import Owner
-from sampa.lab.training.claim import Claim, FolderReplaced
+from sampa.lab.training.claim import Claim, FolderReplaced, Owner
 from sampa.lab.training.conditions import conditions, drift, leaves, merged
 from sampa.lab.training.run import Run
 from sampa.messages import require

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import BEST, NEWEST, Checkpoint, CheckpointError, Owner
+from sampa.lab.training.checkpoint import BEST, NEWEST, Checkpoint, CheckpointError
+from sampa.lab.training.claim import Owner
 from sampa.lab.training.folder import RunFolder
 
 

@@ -21,9 +21,10 @@ from sampa.lab.training.checkpoint import CheckpointError
 from sampa.lab.training.divergence import Diverged, DivergenceWatch
 from sampa.lab.training.flatness import flatness_after
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.hyperparameters import epochs_of
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
-from sampa.lab.training.method import branches_of, checked_method, epochs_of, optimizer_of
+from sampa.lab.training.method import branches_of, checked_method, optimizer_of
 from sampa.lab.training.network import network_of
 from sampa.lab.training.progress import Display, write_curves
 from sampa.lab.training.run import Run
@@ -265,9 +266,8 @@ class Trainer:
         self.executor.sync_buffers()
         failed = False
         if ranks.is_first():
-            state = {"model": self.model.state_dict()}
             try:
-                self.keeper.save_best(self.state.position, state)
+                self.keeper.save_best(self.state.position, {"model": self.model.state_dict()})
             except CheckpointError as error:
                 display.say(f"warning: {error}; the best model before it stays the best")
                 failed = True

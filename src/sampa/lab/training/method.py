@@ -9,15 +9,14 @@ import torch
 from torch import nn
 
 import sampa
-from sampa.catalog import ALIASES, Factory, find_method
+from sampa.catalog import Factory, find_method
 from sampa.execution.executor import Executor
 from sampa.execution.randomness import derive_seed
+from sampa.lab.training.hyperparameters import given_options
 from sampa.lab.training.run import BaseSpec, Run
 from sampa.messages import WrongUsage
 from sampa.method import Method
 from sampa.optimizer import SharpnessAware
-
-BASE_NAMES = ("base", "sgd", "adamw", "adam")
 
 
 def base_optimizer(spec: BaseSpec, model: nn.Module) -> torch.optim.Optimizer:
@@ -74,25 +73,6 @@ def branches_of(run: Run, method: Method, processes: int) -> int:
     return branches
 
 
-def epochs_of(run: Run) -> int:
-    """The passes that a run makes; the base optimizer may be given more."""
-    return run.base_epochs if run.method in BASE_NAMES and run.base_epochs else run.epochs
-
-
 def method_options(run: Run, factory: Factory, total_steps: int) -> dict[str, Any]:
     """The method's hyper-parameters: its defaults, the recipe's, and the command line's."""
-    accepted = inspect.signature(factory).parameters
-    options = dict(run.method_options)
-    for name in (ALIASES.get(run.method, run.method), run.method):
-        if name in run.rhos:
-            options["rho"] = run.rhos[name]
-    options |= {k: v for k, v in (("rho", run.rho), ("lam", run.lam)) if v is not None}
-    if "total_steps" in accepted:
-        options.setdefault("total_steps", total_steps)
-    strange = [name for name in options if name not in accepted]
-    if strange:
-        known = ", ".join(name for name in accepted if name not in ("base", "options"))
-        raise ValueError(
-            f"method {run.method} has no hyper-parameter {strange[0]}; it has {known or 'none'}"
-        )
-    return options
+    return given_options(run, inspect.signature(factory).parameters, total_steps)

@@ -14,6 +14,8 @@ from tyro.conf import Suppress
 from sampa.lab.options import Count, Folder, Seconds, options
 from sampa.lab.training.divergence import Diverged
 
+FLATNESS_RHO = 0.1  # of --flatness-every: one for all methods, whatever they train with
+
 
 class Interrupted(Exception):
     """The run was asked to stop; it can be resumed from what is saved.

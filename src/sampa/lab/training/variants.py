@@ -7,11 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-from sampa.catalog import ALIASES, METHODS, find_method
-from sampa.cost import hyperparameters
 from sampa.lab.training.conditions import flat
-from sampa.lab.training.method import epochs_of, method_options
+from sampa.lab.training.hyperparameters import (
+    epochs_of,
+    given_options,
+    known_method,
+    known_methods,
+)
 from sampa.lab.training.run import Run
+from sampa.names import ALIASES
 
 # Fields that name a run, or that each method has its own value of.
 NAMES = ("name", "about", "method", "seed")
@@ -31,12 +35,12 @@ def family(method: str) -> str:
 def used_hyperparameters(run: Run) -> dict[str, object]:
     """What the method was built with: its defaults, the recipe's values, the command line's."""
     try:
-        factory = find_method(run.method)
-        given = method_options(run, factory, total_steps=0)
+        method = known_method(run.method)
+        given = given_options(run, method.hyperparameters, total_steps=0)
     except ValueError:  # a method of another version, or of the user's own
         given = {"rho": run.rho, "lam": run.lam, **run.method_options}
         return {name: value for name, value in given.items() if value is not None}
-    defaults = {k: v for k, v in hyperparameters(factory).items() if is_number(v)}
+    defaults = {k: v for k, v in method.hyperparameters.items() if is_number(v)}
     values = {**defaults, **given}
     return {name: value for name, value in values.items() if name != "total_steps"}
 
@@ -53,17 +57,22 @@ def shared_settings(run: Run) -> dict[str, str]:
 
 def labels(runs: Sequence[Run]) -> list[str]:
     """A name for each run of a recipe that tells the variants apart, and no more than that."""
-    shared = _varying([shared_settings(run) for run in runs])
-    own: dict[str, list[str]] = {}
-    for method in dict.fromkeys(run.method for run in runs):
-        own[method] = _varying([own_settings(run) for run in runs if run.method == method])
-    return [_label(run, dict.fromkeys([*own[run.method], *shared])) for run in runs]
+    shared, own = [shared_settings(run) for run in runs], [own_settings(run) for run in runs]
+    methods = [run.method for run in runs]
+    names = {
+        m: _varying([o for o, n in zip(own, methods, strict=True) if n == m])
+        for m in dict.fromkeys(methods)
+    }
+    common = _varying(shared)
+    return [
+        _label(method, {**some, **more}, dict.fromkeys([*names[method], *common]))
+        for method, some, more in zip(methods, shared, own, strict=True)
+    ]
 
 
-def _label(run: Run, names: Iterable[str]) -> str:
-    settings = {**shared_settings(run), **own_settings(run)}
+def _label(method: str, settings: dict[str, str], names: Iterable[str]) -> str:
     parts = [f"{name}={settings[name]}" for name in names if name in settings]
-    return ", ".join([run.method, *parts])
+    return ", ".join([method, *parts])
 
 
 def _varying(settings: Sequence[dict[str, str]]) -> list[str]:
@@ -74,7 +83,7 @@ def _varying(settings: Sequence[dict[str, str]]) -> list[str]:
 
 def order(run: Run, label: str) -> tuple[int, float, str, int]:
     """To sort by: the catalog's order, SAMPa by λ, then labels and seeds."""
-    known = list(METHODS)
+    known = list(known_methods())
     name = family(run.method)
     lam = used_hyperparameters(run).get("lam")
     place = known.index(name) if name in known else len(known)
