@@ -18,6 +18,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import Watched
 from sampa.execution.compiler import begin_pass, outliving
+from sampa.execution.guarded import unmoved
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
 from sampa.execution.loss_scaling import unscaling
@@ -225,7 +226,8 @@ class Evaluator:
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
             self.outputs.begin(number)
-            return self._accumulate(probe, number, probe.mode.backward and wanted, around)
+            with unmoved(self.weights):
+                return self._accumulate(probe, number, probe.mode.backward and wanted, around)
 
     def answer(self, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:
         """The answer to a probe: the part of the gradient that it wants, unscaled."""

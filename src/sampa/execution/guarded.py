@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from itertools import islice
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,7 +28,7 @@ from torch.optim import SGD, Muon, Optimizer
 from sampa.execution.layers import Buffer, Layers, put_back
 from sampa.execution.lookahead import bases_of
 from sampa.method import Method, Move
-from sampa.torch_private import TAKES_FOUND_INF, tree_leaves
+from sampa.torch_private import TAKES_FOUND_INF, tree_leaves, write_count
 from sampa.vectors.vector import Weights, local
 
 P = ParamSpec("P")
@@ -270,3 +272,21 @@ class HeldSignals:
             self._handlers[number](number, frame)
         else:
             self._pending.add(number)
+
+
+@contextmanager
+def unmoved(weights: Weights) -> Iterator[None]:
+    """Raise if the block wrote to the weights: on the way back to x_t it would be lost.
+
+    An optimizer that steps in backward writes to all of them, so that two tell enough.
+    """
+    ends = (weights, reversed(weights))
+    watched = [p for end in ends for p in islice((p for p in end if p.requires_grad), 1)]
+    before = [*map(write_count, watched)]
+    yield
+    if before != [*map(write_count, watched)]:
+        raise RuntimeError(
+            "the weights must stay as they are while a gradient is computed, and something wrote "
+            "to them: an optimizer in a gradient hook (one that steps during backward), or loss_fn "
+            "itself; remove it, and give that optimizer to sampa as the base"
+        )

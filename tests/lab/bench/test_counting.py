@@ -44,6 +44,17 @@ def test_the_host_waits_once_in_a_step(method: str, base: str) -> None:
     assert count_step(method, FEW, base).waits == 1
 
 
+@pytest.mark.parametrize("method", WITHOUT_A_DECISION)
+def test_a_model_on_two_devices_in_one_process_steps_and_waits_no_more(method: str) -> None:
+    """Fake tensors know their device: arithmetic between two of them would raise."""
+    assert count_step(method, FEW, "adamw", devices=2, max_norm=1.0).waits == 1
+
+
+@pytest.mark.parametrize("method", ["base", "sam", "sampa", "asam", "vasso", "gsam", "looksam"])
+def test_on_two_devices_late_checks_never_wait(method: str) -> None:
+    assert count_step(method, FEW, "adamw", devices=2, checks="late").waits == 0
+
+
 @pytest.mark.parametrize("method", DECIDE_BY_A_VALUE)
 def test_a_decision_by_a_value_is_one_more_wait(method: str) -> None:
     assert count_step(method, FEW).waits == DECIDE_BY_A_VALUE[method]

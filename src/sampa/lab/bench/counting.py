@@ -72,10 +72,18 @@ def count_steps(shapes: Shapes) -> list[StepCount]:
     return [*prompt, *(count_step(m, shapes, "adamw", checks="late") for m in COUNTED)]
 
 
-def count_step(method: str, shapes: Shapes, base: str = "sgd", **options: Any) -> StepCount:
-    """Count the third step of a method: the first ones set things up."""
+def count_step(
+    method: str, shapes: Shapes, base: str = "sgd", *, devices: int = 1, **options: Any
+) -> StepCount:
+    """Count the third step of a method: the first ones set things up.
+
+    With several devices, each has some parameters that follow each other.
+    """
     with _fake_device() as host:
-        network = nn.ParameterList([torch.empty(*shape, device="cuda") for shape in shapes])
+        places = [f"cuda:{i * devices // len(shapes)}" for i in range(len(shapes))]
+        network = nn.ParameterList(
+            [torch.empty(*shape, device=d) for shape, d in zip(shapes, places, strict=True)]
+        )
         host.weights = list(network)
         optimizer = find_method(method)(
             BASES[base](network.parameters()), executor=sampa.Serial(network), seed=0, **options
