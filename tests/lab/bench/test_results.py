@@ -15,8 +15,8 @@ from sampa.lab.bench.result import BenchResult, advice, paired_ratios, result_of
 from sampa.lab.bench.rounds import Counts
 from sampa.lab.bench.tables import result_tables
 from sampa.lab.bench.timeline import PHASES, Span, timeline_svg
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.summary import Quartiles
-from sampa.lab.results.table import for_terminal
 
 SECONDS = {
     "sgd": [1.0, 1.0, 1.0, 1.0, 1.0],
@@ -95,7 +95,7 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     """With the longest name of a contender, none of it cut off."""
     file, longest = io.StringIO(), "pytorch_optimizer_sam"
     for table in result_tables(result(**{longest: [1.2345] * 5})):
-        Console(file=file, width=80).print(for_terminal(table))
+        Console(file=file, width=80).print(Fitted(table))
     assert "…" not in file.getvalue()
     assert file.getvalue().count(longest) == 2
 

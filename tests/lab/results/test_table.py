@@ -6,6 +6,7 @@ import re
 
 from rich.console import Console
 
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.html import as_html
 from sampa.lab.results.summary import summarize
 from sampa.lab.results.table import (
@@ -14,7 +15,6 @@ from sampa.lab.results.table import (
     Table,
     as_markdown,
     difference,
-    for_terminal,
     mean,
     number_cell,
     seconds,
@@ -48,7 +48,7 @@ TABLE = Table(
 
 def printed(table: Table) -> str:
     console = Console(width=120, record=True)
-    console.print(for_terminal(table))
+    console.print(Fitted(table))
     return console.export_text()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.outcome import RunResult
-from sampa.lab.results.table import for_terminal
 from sampa.lab.training.records import Results, comparison, first_metric, read_results
 
 
@@ -25,7 +25,7 @@ RESULTS: Results = {
 def printed(results: Results) -> str:
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(for_terminal(comparison("tiny", results, "about it")))
+        console.print(Fitted(comparison("tiny", results, "about it")))
     return captured.get()
 
 

@@ -26,7 +26,7 @@ from sampa.lab.devices import device_name, find_device
 from sampa.lab.models import build
 from sampa.lab.named import is_own
 from sampa.lab.progress import Bar
-from sampa.lab.results.table import for_terminal
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.training.conditions import conditions
 from sampa.messages import wrong_usage
 
@@ -80,8 +80,8 @@ def _count(arguments: BenchArguments, workload: Workload) -> int:
     network = workload.network() if is_own(workload.model) else build(workload.model)
     counts = count_steps([tuple(p.shape) for p in network.parameters()])
     console = Console()
-    console.print(for_terminal(device_table(arguments.model, counts)))
-    console.print(for_terminal(host_time_table(host_time())))
+    console.print(Fitted(device_table(arguments.model, counts)))
+    console.print(Fitted(host_time_table(host_time())))
     if arguments.json is not None:
         _write(arguments.json, json.dumps([asdict(c) for c in counts], indent=2) + "\n")
     return 0
@@ -89,7 +89,7 @@ def _count(arguments: BenchArguments, workload: Workload) -> int:
 
 def _show(result: BenchResult, console: Console, *, advise: bool) -> None:
     for table in result_tables(result):
-        console.print(for_terminal(table))
+        console.print(Fitted(table))
     console.print(measured_on(result), highlight=False)
     if advise:
         console.print(advice(result), highlight=False)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sampa.lab.commands.arguments import CompareArguments
 from sampa.lab.commands.grid import grid_job
-from sampa.lab.results.table import for_terminal
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
 from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import Jobs
@@ -41,7 +41,7 @@ def main(arguments: CompareArguments) -> int:
     codes = jobs.run_all(runs, grid.jobs, grid.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
-    Console().print(for_terminal(table) if table else "no run is done")
+    Console().print(Fitted(table) if table else "no run is done")
     if arguments.record is not None and results:
         made = conditions_of(out, results)
         what = f"runs in {out}, which were made before"

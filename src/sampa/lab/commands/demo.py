@@ -15,7 +15,7 @@ from sampa.lab.bench.workloads import Workload
 from sampa.lab.children import follow_parent
 from sampa.lab.commands import report
 from sampa.lab.commands.arguments import DemoArguments, ReportArguments
-from sampa.lab.results.table import for_terminal
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
 from sampa.lab.training.launch import is_launched, launch, set_up_process
 from sampa.lab.training.loop import train
@@ -57,7 +57,7 @@ def main(arguments: DemoArguments) -> int:
         wait_for_all()
     if is_first():
         results = read_results(out, METHODS, list(seeds))
-        Console().print(for_terminal(comparison(run.name, results, run.about)))
+        Console().print(Fitted(comparison(run.name, results, run.about)))
         report.main(ReportArguments((out,), out / "report.html"))
     return 0
 

@@ -20,7 +20,7 @@ from sampa.lab.flatness.saved import write_found
 from sampa.lab.flatness.settings import FILE
 from sampa.lab.flatness.subjects import Subject, of_runs, of_weights
 from sampa.lab.flatness.sweep import PART, jobs_of, share, work, work_together
-from sampa.lab.results.table import for_terminal
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
 from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import gpus_each
@@ -56,7 +56,7 @@ def tell(found: Found, arguments: FlatnessArguments) -> None:
     """Print the tables, and write what was asked for."""
     tables = [table for recipe in found.recipes for table in tables_of(found, recipe)]
     for table in filter(None, [*tables, correlation_table(found)]):
-        Console().print(for_terminal(table))
+        Console().print(Fitted(table))
     write_found(found, arguments.out / FILE)
     if arguments.json is not None:
         write_found(found, arguments.json)

@@ -16,10 +16,10 @@ from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.lab.reproduce.plan import Unfinished
 from sampa.lab.reproduce.preflight import NotReady, require_ready
 from sampa.lab.reproduce.records import write_outcome
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.outcome import AVERAGE, NOTES
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
 from sampa.lab.results.paper import SCALES, published
-from sampa.lab.results.table import for_terminal
 from sampa.lab.terminal import harmless, say
 from sampa.lab.training.conditions import conditions, require_committed
 from sampa.messages import wrong_usage
@@ -48,7 +48,7 @@ def main(arguments: ReproduceArguments) -> int:
     outcome = replace(outcome, command=f"sampa reproduce {experiment.id} {request}")
     for table in (replace(value_table(outcome), title=outcome.heading), difference_table(outcome)):
         if table.rows:
-            console.print(for_terminal(table))
+            console.print(Fitted(table))
     lines = [harmless(line) for line in (scale_line(outcome), *outcome.facts)]
     console.print(*lines, sep="\n", highlight=False, markup=False)
     own, record = request.folder(experiment.id), request.record

@@ -15,8 +15,9 @@ from sampa.lab.commands.arguments import Grid, SweepArguments
 from sampa.lab.commands.grid import grid_job, train_options
 from sampa.lab.commands.train import default_folder
 from sampa.lab.options import numbers
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.sweep import Point, Tried, at_edge, best_of, in_words, points_of, sweep_table
-from sampa.lab.results.table import Table, for_terminal
+from sampa.lab.results.table import Table
 from sampa.lab.terminal import say
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.jobs import Job, Jobs
@@ -45,7 +46,7 @@ def main(arguments: SweepArguments) -> int:
     jobs.run_all(list(trials.values()), grid.jobs, grid.devices)
     tried = [_tried(p, {seed: trials[i, seed] for seed in seeds}) for i, p in enumerate(points)]
     if any(t.scores for t in tried):
-        Console().print(for_terminal(_table(run, tried)))
+        Console().print(Fitted(_table(run, tried)))
     if jobs.asked:
         say("stopped; the same command goes on")
         return 128 + jobs.asked[0]

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from sampa.lab.children import follow_parent
 from sampa.lab.commands.arguments import TrainArguments
+from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.outcome import RunResult
-from sampa.lab.results.table import Table, for_terminal, row
+from sampa.lab.results.table import Table, row
 from sampa.lab.terminal import say
 from sampa.lab.training.own import as_named
 from sampa.lab.training.recipes import RECIPES, find_recipe, recipe_of
@@ -24,7 +25,7 @@ from sampa.messages import require, wrong_usage
 
 def main(arguments: TrainArguments) -> int:
     if arguments.list or not arguments.recipe:
-        Console().print(for_terminal(recipe_table()))
+        Console().print(Fitted(recipe_table()))
         return 0 if arguments.list else 2
     run = checked(arguments)
     # Only now: a list, or an error in what was asked for, need not wait for torch.

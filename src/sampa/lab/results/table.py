@@ -1,4 +1,4 @@
-"""The one table: cells, written to a terminal and as Markdown; `html` writes it to a page.
+"""The one table: cells, written as Markdown; `fitted` writes it to a terminal, `html` to a page.
 
 Numbers stay numbers up to the writer: a page sorts by them, and no text is ever read back.
 """
@@ -10,11 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from rich import box, table
-from rich.markup import escape
-
 from sampa.lab.results.summary import Quartiles, Summary, plus_minus
-from sampa.lab.terminal import harmless
 
 
 @dataclass(frozen=True)
@@ -107,23 +103,6 @@ class Table:
         written = [any(row[i].text and row[i] != ABSENT for row in self.rows) for i in every]
         rows = tuple(tuple(compress(row, written)) for row in self.rows)
         return replace(self, columns=tuple(compress(self.columns, written)), rows=rows)
-
-
-def for_terminal(shown: Table) -> table.Table:
-    """The table for rich's console."""
-    made = table.Table(box=box.SIMPLE_HEAD, title=_plain(shown.title))
-    made.caption = _plain(" ".join(filter(None, shown.notes))) or None
-    for i, column in enumerate(shown.columns):
-        numeric = shown.is_numeric(i)
-        made.add_column(_plain(column), justify="right" if numeric else "left", no_wrap=numeric)
-    for row in shown.rows:
-        made.add_row(*(_plain(cell.text) for cell in row))
-    return made
-
-
-def _plain(text: str) -> str:
-    """Text in which neither the terminal nor rich finds a command."""
-    return escape(harmless(text))
 
 
 def as_markdown(shown: Table) -> list[str]:
