@@ -180,6 +180,15 @@ def require_known(given: Mapping[str, Any], known: Iterable[str], own: Iterable[
         raise TypeError(f"{name} is not a hyper-parameter of this method or an option; {hint}")
 
 
+def refuse_half_a_state(missing: str) -> NoReturn:
+    """Refuse to go on with one part of a distributed checkpoint."""
+    raise RuntimeError(
+        f"a run from a distributed checkpoint needs both of its parts, and {missing} was not "
+        "loaded; save and load set_optimizer_state_dict(model, optimizer, ...) and "
+        "optimizer.extra_state() together"
+    )
+
+
 def refuse_missing_batch() -> NoReturn:
     """Refuse to go on without the batch that the method held."""
     raise RuntimeError(

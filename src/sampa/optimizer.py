@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sampa import state_dict as saving
 from sampa import torch_private
 from sampa.batches import Watched
 from sampa.closures import closure_of, initialized
@@ -50,12 +49,13 @@ from sampa.method import (
 )
 from sampa.options import Options
 from sampa.record import Carried, Journal, MadeStep, Progress, StepRecord
+from sampa.resuming import Resumable
 from sampa.samples import batch_size
 from sampa.vectors.random import RandomNumbers
 from sampa.vectors.vector import Vector, Weights, add, local, scale, spans
 
 
-class SharpnessAware(Optimizer):
+class SharpnessAware(Resumable):
     """A base optimizer whose gradient comes from a sharpness-aware method.
 
     Outside `step` the weights are always x_t. `param_groups` and `state` are the base's own, so
@@ -273,12 +273,6 @@ class SharpnessAware(Optimizer):
         require("epoch", epoch, epoch >= 0, ">= 0")
         self._carried.progress = dataclasses.replace(self._carried.progress, epoch=epoch)
 
-    def hold(self, batch: Any) -> None:
-        """Hand back the held batch after loading a state that was saved without it."""
-        if not self.method.holds_batch:
-            raise ValueError("this method holds no batch between steps; leave out the call of hold")
-        self._carried.held_batch = Watched(batch).kept(self.options.hold)
-
     # ---- the base's groups and state, whatever replaces them: loading gives the base new ones --
 
     @property
@@ -304,47 +298,7 @@ class SharpnessAware(Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.base.zero_grad(set_to_none)
 
-    # ---- saving, loading, copying ------------------------------------------------------------
-
-    def _settings(self) -> dict[str, Any]:
-        return saving.settings(self.base, self.method, self.options)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The base's state dictionary, with everything of the method under the key "sampa".
-
-        With several data ranks each rank holds its own shard of the batch: save it on every rank,
-        or leave it out (`save_batch=False`) and hand it back.
-        """
-        for hook in torch_private.hooks_of(self, torch_private.BEFORE_SAVING):
-            hook(self)
-        _ = self.last  # what is still on its way belongs to the state
-        self._carried.align(self._weights(), lambda: self.last)
-        state = self.base.state_dict()
-        state["sampa"] = saving.saved(self._carried, self._settings(), self.options)
-        for hook in torch_private.hooks_of(self, torch_private.AFTER_SAVING):
-            state = hook(self, state) or state
-        return state
-
-    def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
-        """Go on exactly where the saved run was.
-
-        Args:
-            state_dict: From `state_dict` of the same method, on any number of branches.
-            allow_changes: Accept that hyper-parameters differ from the saved ones.
-
-        Raises:
-            ValueError: If the state does not belong here. Nothing was changed then.
-        """
-        for hook in torch_private.hooks_of(self, torch_private.BEFORE_LOADING):
-            state_dict = hook(self, state_dict) or state_dict
-        ours = saving.checked(state_dict, None if allow_changes else self._settings())
-        carried = saving.loaded(ours, self.method.initial_state(), self._weights(), self.options)
-        self.base.load_state_dict({k: v for k, v in state_dict.items() if k != "sampa"})
-        self._carried, self._made = carried, None
-        if self.options.scaler is not None and ours["scaler"]:  # empty if it was disabled
-            self.options.scaler.load_state_dict(ours["scaler"])
-        for hook in torch_private.hooks_of(self, torch_private.AFTER_LOADING):
-            hook(self)
+    # ---- copying -----------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks and a scheduler's patched `step` stay behind, as with torch's own optimizers.

@@ -16,7 +16,7 @@ from torch import Tensor
 from sampa.batches import Watched
 from sampa.execution.evaluate import Answer, BatchLoss, Evaluator, batch_losses
 from sampa.execution.executor import Doubt
-from sampa.messages import refuse_endless_skipping, refuse_missing_batch
+from sampa.messages import refuse_endless_skipping, refuse_half_a_state, refuse_missing_batch
 from sampa.method import HELD, INCOMING, Batch, Context, Round, aligned, are_same
 from sampa.vectors.vector import Number, Vector, Weights, cosine, measure
 
@@ -304,12 +304,14 @@ class Carried:
         weights: The parameters that the vectors of `method_state` belong to, in their order.
         method_state: What the method keeps.
         held_batch: What it holds for the next step.
+        missing: The name of what was not loaded yet of a run that was saved in parts.
     """
 
     progress: Progress
     weights: Weights
     method_state: Any
     held_batch: Watched | None = None
+    missing: str | None = None
 
     def align(self, weights: list[Tensor], learn: Callable[[], object]) -> list[Tensor]:
         """Have the method's state belong to these parameters, which may have changed places.
@@ -337,6 +339,8 @@ class Carried:
         Raises:
             RuntimeError: If the one that is held now is missing, or is not as it was received.
         """
+        if self.missing is not None:
+            refuse_half_a_state(self.missing)
         if holds:
             self.require_held_batch()
         incoming = Watched(batch)

@@ -14,7 +14,7 @@ from sampa.messages import described
 from sampa.method import Method, are_vectors, state_fields
 from sampa.options import Options
 from sampa.record import Carried, Progress
-from sampa.vectors.vector import Vector, Weights
+from sampa.vectors.vector import Vector, Weights, local
 
 SCHEMA = 1  # of the dictionary under "sampa" in state_dict
 
@@ -31,8 +31,17 @@ def settings(base: Optimizer, method: Method, options: Options) -> dict[str, Any
     }
 
 
-def saved(carried: Carried, settings: dict[str, Any], options: Options) -> dict[str, Any]:
-    """All that the key "sampa" of a state dictionary holds."""
+def saved(
+    carried: Carried, settings: dict[str, Any], options: Options, *, vectors: bool = True
+) -> dict[str, Any]:
+    """All that the key "sampa" of a state dictionary holds.
+
+    Args:
+        carried: Where the run is.
+        settings: What must not change.
+        options: Of the optimizer.
+        vectors: Whether vectors are here; if not, only which of their entries are present.
+    """
     held = carried.held_batch if options.save_batch else None
     if held is not None:
         carried.require_held_batch()
@@ -40,7 +49,7 @@ def saved(carried: Carried, settings: dict[str, Any], options: Options) -> dict[
         "schema": SCHEMA,
         "settings": settings,
         "progress": dataclasses.asdict(carried.progress),
-        "method_state": pack(carried.method_state),
+        "method_state": pack(carried.method_state) if vectors else outline(carried.method_state),
         "held_batch": None if held is None else held.batch,
         "scaler": None if options.scaler is None else options.scaler.state_dict(),
     }
@@ -91,6 +100,12 @@ def pack(state: Any) -> dict[str, Any]:
     return {name: _packed(value) for name, value in state_fields(state).items()}
 
 
+def outline(state: Any) -> dict[str, Any]:
+    """A method's state whose vectors are elsewhere: only which of their entries are present."""
+    fields = state_fields(state).items()
+    return {k: {"pattern": list(v.pattern)} if isinstance(v, Vector) else v for k, v in fields}
+
+
 def unpack(initial: Any, packed: dict[str, Any], weights: Weights) -> Any:
     """The state that `pack` took apart, with vectors on their parameters' devices.
 
@@ -133,7 +148,9 @@ def _vector(tensors: list[Tensor | None], weights: Weights) -> Vector:
             "load it into the model that it was saved from"
         )
     pairs = zip(tensors, weights, strict=True)
-    return Vector(None if t is None else t.detach().to(p.device, copy=True) for t, p in pairs)
+    return Vector(
+        None if t is None else local([t.detach()])[0].to(p.device, copy=True) for t, p in pairs
+    )
 
 
 def _copied(value: Any) -> Any:

@@ -105,7 +105,7 @@ class Case:
     distribute: dict[str, Any] = field(default_factory=dict)
     between: Callable[[nn.Module, Sample], None] | None = None  # after each step
     prepare: Callable[[nn.Module], None] | None = None  # before sharding
-    steps: int = 5
+    steps: int = 4
     epochs: bool = False
     dtype: torch.dtype = torch.float64
 
@@ -135,13 +135,17 @@ class Session:
         for i, batch in enumerate(batches):
             if self.case.epochs:
                 self.optimizer.set_epoch(i)
-            own = tuple(t[self.executor.data_rank :: self.data_ranks] for t in batch)
+            own = self.own(batch)
             loss = self.optimizer.step(self.loss_fn, own)
             last = self.optimizer.last
             assert last is not None
             self.numbers.append((float(loss), *last.losses, *last.norms, last.cosine or 0.0))
             if self.case.between is not None:
                 self.case.between(self.executor.model, own)
+
+    def own(self, batch: Sample) -> Sample:
+        """The part of this data rank."""
+        return tuple(t[self.executor.data_rank :: self.data_ranks] for t in batch)
 
     def loss_fn(self, batch: Sample) -> sampa.Loss:
         x, y, index = batch

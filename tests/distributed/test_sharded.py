@@ -242,7 +242,7 @@ def skip_together(mesh: DeviceMesh) -> None:
         return sampa.Loss(loss.value * factor)
 
     session.loss_fn = loss_fn
-    session.optimizer.step(loss_fn, tuple(t[session.executor.data_rank :: 2] for t in bad))
+    session.optimizer.step(loss_fn, session.own(bad))
     assert session.optimizer.last is not None
     assert session.optimizer.last.skipped
     assert all(torch.equal(t, before[name]) for name, t in session.weights().items())

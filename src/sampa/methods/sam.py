@@ -80,6 +80,12 @@ class SAMMethod(MethodDefaults):
     def needs_loss_fn(self) -> bool:
         return self.ascent_loss is not None
 
+    @property
+    def kept_vectors(self) -> list[str]:
+        """The vectors of the state that these choices need."""
+        averages = [] if isinstance(self.direction, Fresh) else ["direction"]
+        return averages if self.between is None else [*averages, "flat"]
+
     def initial_state(self) -> SAMState:
         return SAMState()
 

@@ -109,6 +109,11 @@ class SAMPaMethod(MethodDefaults):
     def _climbs_another_loss(self) -> bool:
         return self.ascent_loss is not None and not self.shared_gradient
 
+    @property
+    def kept_vectors(self) -> list[str]:
+        """The vectors of the state that these choices need."""
+        return ["g"] if isinstance(self.direction, Fresh) else ["g", "direction"]
+
     def initial_state(self) -> SAMPaState:
         return SAMPaState()
 
