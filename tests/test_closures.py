@@ -49,15 +49,21 @@ def by_loss_fn(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample)
 
 
 def by_closure(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample) -> Tensor:
+    return optimizer.step(closure_of(optimizer, model, batch))
+
+
+def by_named_closure(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample) -> Tensor:
+    return optimizer.step(closure=closure_of(optimizer, model, batch))
+
+
+def closure_of(
+    optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample
+) -> Callable[[], Tensor]:
     def closure() -> Tensor:
         optimizer.zero_grad()
         return backward(model, batch)
 
-    return optimizer.step(closure)
-
-
-def by_named_closure(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample) -> Tensor:
-    return optimizer.step(closure=partial(backward, model, batch))
+    return closure
 
 
 def by_bound_closure(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample) -> Tensor:
@@ -209,6 +215,27 @@ def test_a_closure_without_backward_is_refused() -> None:
     refused(message, lambda o, m: o.step(lambda: cross_entropy_of(m)(BATCH)))
     closure: Any = partial(torch.tensor, math.pi)
     refused(message, lambda o, m: o.step(closure))
+
+
+def accumulated(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample) -> Tensor:
+    """As frameworks do it: the first half outside, the second in a closure that zeroes nothing."""
+    first, second = ([t[part] for t in batch] for part in (slice(3), slice(3, None)))
+    backward(model, tuple(first), divided_by=2)
+    return optimizer.step(lambda: backward(model, tuple(second), divided_by=2))
+
+
+@pytest.mark.parametrize("name", ["sam", "gsam", "looksam", "momentum-sam", "base"])
+def test_gradients_from_before_a_closure_are_not_lost_but_refused(name: str) -> None:
+    model = net()
+    optimizer, before = build(name, model), flat(model)
+    with pytest.raises(RuntimeError, match=r"(?s)must zero the gradients.*pass accumulate= to"):
+        accumulated(optimizer, model, PLAN[0][1])
+    assert torch.equal(flat(model), before)
+    assert optimizer.last is None
+    by_closure(optimizer, model, PLAN[0][1])  # it zeroes what is there
+    twin = net()
+    by_closure(build(name, twin), twin, PLAN[0][1])
+    assert torch.equal(flat(model), flat(twin))
 
 
 def test_a_closure_must_return_its_loss() -> None:

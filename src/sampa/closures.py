@@ -14,14 +14,24 @@ from torch.optim import Optimizer
 from sampa.execution.evaluate import Excursions
 from sampa.execution.lookahead import parameters_of
 from sampa.loss import Closure
-from sampa.messages import refuse_call, refuse_closure
+from sampa.messages import refuse_accumulated, refuse_call, refuse_closure
 from sampa.method import Method
 from sampa.options import Options
-from sampa.vectors.vector import local
+from sampa.vectors.vector import Weights, local
 
 
-def closure_of(loss_fn: Any, batch: Any, closure: Any, method: Method, options: Options) -> Closure:
+def closure_of(
+    loss_fn: Any, batch: Any, closure: Any, method: Method, options: Options, base: Optimizer
+) -> Closure:
     """The closure that `step` was called with, to be called with the batch of each probe.
+
+    Args:
+        loss_fn: As `step` was given it.
+        batch: Likewise.
+        closure: Likewise.
+        method: Of the optimizer.
+        options: Of the optimizer.
+        base: Of the optimizer: whose gradients the closure leaves.
 
     Raises:
         RuntimeError: If the call is another one, or the method needs more; with the form to use.
@@ -35,7 +45,7 @@ def closure_of(loss_fn: Any, batch: Any, closure: Any, method: Method, options: 
                 f"{type(method).__name__} evaluates a batch again in the next step, and a closure "
                 "sees the newest alone"
             )
-        chosen = Closure(lambda _: given())
+        chosen = Closure(_Alone(given, parameters_of(base)))
     if getattr(method, "needs_loss_fn", False):
         refuse_closure(
             f"{type(method).__name__} differentiates another loss or chooses samples, and a "
@@ -47,6 +57,31 @@ def closure_of(loss_fn: Any, batch: Any, closure: Any, method: Method, options: 
             "evaluates all of it"
         )
     return chosen
+
+
+class _Alone:
+    """A closure that must not add to gradients from before: methods need all of them at once.
+
+    A framework that accumulates calls backward several times and hands over the last time alone.
+    torch's convention is that the closure zeroes gradients: for its first call one that was there
+    is put back (the smallest, since it is kept in memory), and must be gone afterwards.
+    """
+
+    def __init__(self, given: Callable[[], Any], weights: Weights) -> None:
+        self._given = given
+        found = [(p, p.grad) for p in weights if p.grad is not None]
+        self._before = min(found, key=lambda pair: pair[1].numel(), default=None)
+
+    def __call__(self, _batch: None) -> Any:
+        before, self._before = self._before, None
+        if before is None:
+            return self._given()
+        p, gradient = before
+        p.grad = gradient
+        loss = self._given()
+        if p.grad is gradient:
+            refuse_accumulated()
+        return loss
 
 
 def _torch_closure(loss_fn: Any, batch: Any, closure: Any, options: Options) -> Callable[[], Any]:

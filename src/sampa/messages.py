@@ -239,6 +239,17 @@ def refuse_closure(reason: str) -> NoReturn:
     raise RuntimeError(f"step cannot take a closure here: {reason}. Write{HOW_TO_STEP}")
 
 
+def refuse_accumulated() -> NoReturn:
+    """Say what a closure must do with gradients that were there before it."""
+    raise RuntimeError(
+        "a closure must zero the gradients, and this one added to those that were there before "
+        "step: a method needs several gradients, each of the whole batch, so that what was "
+        "accumulated outside of the closure would count in one of them alone. Let its first line "
+        "be optimizer.zero_grad(). To cut a batch into micro-batches, pass accumulate= to the "
+        f"optimizer and the whole batch to step:{HOW_TO_STEP}"
+    )
+
+
 def described(value: Any) -> Any:
     """A hyper-parameter as something that compares across processes and survives saving."""
     if value is None or isinstance(value, bool | str):

@@ -129,7 +129,7 @@ class SharpnessAware(Resumable):
         if batch is None or not callable(loss_fn) or isinstance(loss_fn, Closure) or closure:
             if loss_fn is batch is closure is None and initialized(self.base):
                 return torch.zeros(())
-            loss_fn = closure_of(loss_fn, batch, closure, self.method, self.options)
+            loss_fn = closure_of(loss_fn, batch, closure, self.method, self.options, self.base)
         carried = self._carried
         incoming, held = carried.receive(batch, self.method.holds_batch, self.options.hold)
         weights, journal = carried.align(self._weights(), lambda: self.last), Journal()
