@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -68,4 +69,5 @@ def test_the_changelog_has_a_section_for_this_version() -> None:
     changelog = PYPROJECT.parent / "CHANGELOG.md"
     if not changelog.exists():
         pytest.skip("needs a clone of the repository")
-    assert f"\n## [{sampa.__version__}] - " in changelog.read_text(encoding="utf-8")
+    found = changelog.read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(sampa.__version__)}\] - \d{{4}}-\d\d-\d\d$", found, re.M)

@@ -17,7 +17,11 @@ MARK = "SAMPA_TEST_MARK"  # in the environment of a command and of all that it s
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """How a command ended; its code as a shell tells it.
+
+    Python ends itself with SIGINT where the one that it caught came in the midst of an `exec`, as
+    many imports have them: to a shell that is 130 too.
+    """
 
     code: int
     out: str
@@ -53,7 +57,8 @@ def interrupted(
         if process.poll() is None:
             process.kill()
             process.communicate()
-    return Ended(process.returncode, out, err)
+    code = process.returncode
+    return Ended(code if code >= 0 else 128 - code, out, err)
 
 
 def living(mark: str) -> list[str]:

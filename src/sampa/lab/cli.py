@@ -63,7 +63,7 @@ def main(args: Sequence[str] | None = None) -> int:
         complain(f"sampa {name}: {error}")
         return 2 if isinstance(error, WrongUsage) else 1
     except KeyboardInterrupt:
-        say(f"sampa {name}: interrupted", file=sys.stderr)
+        complain(f"sampa {name}: interrupted")
         return 130
 
 

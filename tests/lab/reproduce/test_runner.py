@@ -81,3 +81,13 @@ def test_a_stopped_process_keeps_its_other_runs_for_later(
     runs = planned(tmp_path, "sgd", "sam")
     arguments = batch.job_of("tiny", runs, Request("cpu", tmp_path), 1).arguments()
     assert batch.main(arguments[2:]) == 143
+
+
+def test_a_test_of_seconds_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sampa.lab.progress.EVERY", 0.0)
+    runner.train_all(planned(tmp_path, "sgd", "sam"), Request("smoke", tmp_path), "tiny")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("runs: 1 of 2, about ")
+    assert second.startswith("runs: 2 of 2, about ")

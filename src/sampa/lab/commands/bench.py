@@ -40,7 +40,8 @@ def main(arguments: BenchArguments) -> int:
         workload = Workload(model, size, arguments.base, shape)
     if arguments.count:
         return _count(arguments, workload)
-    workload.require_fitting()
+    with wrong_usage():
+        workload.require_fitting()
     devices = [find_device(arguments.device, rank) for rank in range(RANKS)]
     names = tuple(contenders(all_methods=arguments.all_methods))
     console = Console()

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.progress import Bar
 from sampa.lab.reproduce.batch import job_of
 from sampa.lab.reproduce.kept import KeptRuns
 from sampa.lab.reproduce.plan import (
@@ -73,9 +74,11 @@ def kept_runs(request: Request, name: str, *, restores: bool = True) -> Iterator
 def _train(runs: Mapping[Path, Run], request: Request) -> None:
     if request.scale == "smoke":  # a process would take longer than all of them
         settings = Settings(data_dir=request.data_dir, resume=True, quiet=True)
-        for folder, run in runs.items():
-            with unfinished_if_stopped():
-                train(run, folder, settings)
+        with Bar("runs", len(runs)) as bar:
+            for folder, run in runs.items():
+                with unfinished_if_stopped():
+                    train(run, folder, settings)
+                bar.advance()
     else:
         _train_in_processes(runs, request)
 
