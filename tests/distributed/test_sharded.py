@@ -19,6 +19,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully
 from torch.distributed.tensor import Shard, distribute_tensor
 
 import sampa
+import sampa.flatness
 from sampa.vectors.vector import local
 from tests.distributed.sharding import (
     Case,
@@ -186,12 +187,12 @@ def compare_with_replicas() -> dict[str, float]:
 
 @pytest.mark.slow
 def test_every_method_takes_the_steps_of_unsharded_ranks() -> None:
-    assert_equal(run_ranks(4, compare_with_replicas, timeout=300))
+    assert_equal(run_ranks(4, compare_with_replicas, timeout=900))
 
 
 @pytest.mark.slow
 def test_four_ranks_with_shards_take_the_steps_of_one_process() -> None:
-    assert_equal(run_ranks(4, compare, [*METHODS, *SETTINGS], timeout=300))
+    assert_equal(run_ranks(4, compare, [*METHODS, *SETTINGS], timeout=900))
 
 
 # ---- one launch of two by two for what is counted or looked at ------------------------------
@@ -285,6 +286,9 @@ def refuse() -> None:
             sampa.distribute(model, mesh=mesh)
         with pytest.raises(ValueError, match="make the mesh first"):
             sampa.distribute(model)
+    sharded = Session(Case("SAMPa"), mesh)
+    with pytest.raises(ValueError, match=r"sampa.flatness takes a whole model, got a sharded one"):
+        sampa.flatness.sharpness(sharded.model, sharded.loss_fn, token_batches(1))
     with pytest.raises(ValueError, match="SparseSAMMethod needs all weights at once, got a shard"):
         Session(Case("SSAM", sampa.SparseSAM), mesh)
     with pytest.raises(ValueError, match="sync_perturbation must be True for a sharded model"):

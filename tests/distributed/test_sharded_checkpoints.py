@@ -129,7 +129,7 @@ def resume_again(folder: Path) -> dict[str, dict[str, Tensor]]:
 
 @pytest.mark.slow
 def test_checkpoints_move_between_four_two_and_one_rank(tmp_path: Path) -> None:
-    expected = run_ranks(4, save_and_resume, tmp_path)[0]
+    expected = run_ranks(4, save_and_resume, tmp_path, timeout=600)[0]
     runs = [
         *run_ranks(2, resume_elsewhere, tmp_path, 1),
         *run_ranks(2, resume_elsewhere, tmp_path, 2),

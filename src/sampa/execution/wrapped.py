@@ -64,6 +64,19 @@ def require_whole(caller: str, parameters: Iterable[Tensor]) -> None:
         _refuse_sharded(caller, "parameters that are sharded (DTensor)")
 
 
+def require_unsharded(caller: str, model: nn.Module) -> None:
+    """Refuse a sharded model, also if its weights are gathered now and look whole.
+
+    Raises:
+        ValueError: With what to do.
+    """
+    if any(map(is_sharded, model.parameters())) or any(True for _ in sharded_modules(model)):
+        raise ValueError(
+            f"{caller} takes a whole model, got a sharded one; load its weights "
+            "(get_model_state_dict with full_state_dict=True) into one without fully_shard"
+        )
+
+
 def _refuse_sharded(caller: str, what: str) -> NoReturn:
     raise ValueError(
         f"{caller} takes the bare module, got {what}; make the mesh first "

@@ -20,6 +20,7 @@ from sampa.execution.evaluate import Excursions, LossFn, checked_loss
 from sampa.execution.guarded import uninterrupted
 from sampa.execution.layers import Layers
 from sampa.execution.randomness import derive_seed, seeded
+from sampa.execution.wrapped import require_unsharded
 from sampa.loss import Loss
 from sampa.messages import require
 from sampa.method import Move
@@ -81,6 +82,7 @@ class Surface:
         normalize_logits: bool = False,
         seed: int = 0,
     ) -> None:
+        require_unsharded("sampa.flatness", model)
         self.weights = [p for p in model.parameters() if p.requires_grad]
         require("model", type(model).__name__, bool(self.weights), "one with trainable parameters")
         self.share = 1.0
