@@ -172,6 +172,10 @@ def test_the_rows_of_a_group_stand_below_its_name(phone: Page) -> None:
     assert again is not None
     assert group["y"] + group["height"] <= first["y"] + 1
     assert group["x"] == first["x"] == again["x"]
+    settle(phone)
+    opacity = "e => getComputedStyle(e).opacity"  # 0 for what would be cut: the name cuts nothing
+    named = part.locator("table.values tbody tr:not(.again) td:nth-child(2)").all()
+    assert {cell.evaluate(opacity) for cell in named} == {"1"}
 
 
 # ---- charts ----------------------------------------------------------------------------------

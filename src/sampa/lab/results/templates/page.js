@@ -57,9 +57,12 @@ function fit(frame) {
   frame.nextElementSibling.hidden = over <= 1;
   for (const row of all("tr", frame)) {
     const [name, ...cells] = row.cells;
-    const start = getComputedStyle(name).position === "sticky" ? name.getBoundingClientRect().right : left;
+    const label = name.getBoundingClientRect();
+    const stays = getComputedStyle(name).position === "sticky";
     for (const cell of cells) {
       const box = cell.getBoundingClientRect();
+      // On a phone the name of a group stands above its cells, and hides none of them.
+      const start = stays && label.bottom > box.top + 1 ? label.right : left;
       cell.classList.toggle("cut", box.left < start - 1 || box.right > right + 1);
     }
   }
