@@ -317,7 +317,8 @@ class FlatnessArguments:
     Attributes:
         runs: Folders with finished runs.
         measures: Names, or numbers, pictures, all; a wrong name lists them.
-        model: Of one's own: a network's name, or package:Class, one for each of --weights.
+        model: Of one's own: a network's name, package.module:Class, file.py:name or hf:PATH, one
+            for each of --weights.
         weights: A file of its weights.
         recipe: Whose data and loss --model is judged by.
         which: The checkpoint of a run: best on validation, or last (default: what it reports).

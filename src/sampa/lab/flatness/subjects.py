@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 import sampa
 from sampa.lab.devices import find_device
 from sampa.lab.models import MODELS, build
+from sampa.lab.models.own import build_own
 from sampa.lab.models.weights import read_weights
 from sampa.lab.named import file_fingerprint
 from sampa.lab.training.flatness import on_device, plain_batches
@@ -139,14 +138,11 @@ def of_weights(model: str, weights: Path, recipe: str) -> Subject:
 
 
 def own_model(name: str, weights: Path, options: dict[str, Any]) -> nn.Module:
-    """A network of ours by name, or package:Class, with the weights of a file."""
-    package, _, attribute = name.partition(":")
-    if not attribute:
-        require("--model", name, name in MODELS, "a network's name or package:Class")
+    """A network of ours by name, or one that the user named, with the weights of a file."""
+    if ":" not in name:
+        rule = "a network's name, package.module:Class, file.py:name or hf:PATH"
+        require("--model", name, name in MODELS, rule)
         return build(name, path=weights, **options)
-    kind: Any = getattr(importlib.import_module(package), attribute, None)
-    require("--model", name, callable(kind), "package:Class, with a class in that package")
-    known = inspect.signature(kind).parameters
-    model: nn.Module = kind(**{k: v for k, v in options.items() if k in known})
+    model = build_own(name, {}, options)
     model.load_state_dict(read_weights(weights))
     return model
