@@ -73,11 +73,11 @@ def fit(
     module: Classifier, folder: Path | str, ckpt: str | None = None, batch: int = 8, **keywords: Any
 ) -> Trainer:
     keywords = {"devices": 1, "gradient_clip_val": CLIP, "max_epochs": 2, **keywords}
+    keywords.setdefault("accelerator", "cpu")
     if not module.automatic_optimization:
         module.options["max_norm"] = keywords.pop("gradient_clip_val")
     trainer = Trainer(
         default_root_dir=folder,
-        accelerator="cpu",
         strategy=SharpnessAwareStrategy(),
         logger=False,
         enable_progress_bar=False,
