@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,17 @@ def test_a_recipe_in_python_with_own_data_and_network_resumes_to_the_same_bits()
     result = RunFolder(Path("run")).result()
     assert result is not None
     assert result.test["accuracy"] > 85
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_a_recipe_of_ones_own_on_two_processes_equals_one_bit_for_bit() -> None:
+    own = ("mine.py:mine", "--method", "sampa")
+    assert train(*own, out="one") == 0
+    command = [sys.executable, "-m", "sampa", "train", *own, *QUICK, "--devices", "2"]
+    done = subprocess.run([*command, "--out", "two"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert outcome(Path("two"), 8) == outcome(Path("one"), 8)
 
 
 def test_run_json_has_path_and_hash_of_all_that_is_the_users_own(here: Path) -> None:
