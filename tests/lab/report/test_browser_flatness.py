@@ -30,6 +30,7 @@ def address(request: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     else:
         write_grid(root / "runs")
         write_found(found(points=7), root / "runs" / "flatness" / FILE)
+        (root / "runs" / "flatness" / "notes.md").write_text(f"Written by\n\n    {'long ' * 40}\n")
         file.write_text(make_report([root / "runs"]).html, encoding="utf-8")
     return file.as_uri()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -41,6 +42,11 @@ class Correlation:
 
 def correlation(values: Sequence[float], scores: Sequence[float]) -> Correlation:
     """Kendall's τ with its permutation test (a fixed seed: the same numbers every time)."""
+    return _correlation(tuple(values), tuple(scores))
+
+
+@cache  # tables and sentences of a page ask for the same ones
+def _correlation(values: tuple[float, ...], scores: tuple[float, ...]) -> Correlation:
     n = len(values)
     if n < 2:
         return Correlation(math.nan, n, math.nan)
