@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.files import parse_json
 from sampa.lab.training.run import Run
 from sampa.messages import unknown
 from sampa.names import ALIASES, lambda_in
@@ -39,7 +40,7 @@ class Known:
 @cache
 def known_methods() -> dict[str, Known]:
     """All methods, in the order of the catalog."""
-    saved = json.loads(_FILE.read_text(encoding="utf-8"))
+    saved = parse_json(_FILE.read_bytes())
     return {name: Known(**values) for name, values in saved.items()}
 
 
