@@ -87,7 +87,7 @@ class RunFolder:
             raise ValueError(f"{self._refusal(changes)}: that run is done; choose another --out")
         self.id = self._saved_id(saved)
         if changes:
-            self._write_run(run, self.id, saved.get("conditions") or {})
+            self._write_run(run, self.id, saved.get("conditions"))
         self._forget_divergence()
         told = [f"{name} is now {b!r}, the run began with {a!r}" for name, a, b in changes]
         return [*told, *drift(saved.get("conditions"), conditions())]
@@ -95,7 +95,7 @@ class RunFolder:
     def _begin(self, run: Run) -> None:
         """A new run: what a start that failed has left is of no use."""
         new = secrets.token_hex(16)
-        self._write_run(run, new, {})
+        self._write_run(run, new, conditions())
         self.id = new
         self._forget_divergence()
         replace_file(self._metrics, self._header(), self.require_own)
@@ -113,8 +113,7 @@ class RunFolder:
         if found != before:
             self.write("run.json", {**saved, "conditions": found})
 
-    def _write_run(self, run: Run, name: str, before: dict[str, Any]) -> None:
-        found = merged([before, conditions()])
+    def _write_run(self, run: Run, name: str, found: Any) -> None:
         self.write("run.json", {"id": name, "run": run.as_json(), "conditions": found})
 
     def _saved_id(self, saved: dict[str, Any]) -> str:
