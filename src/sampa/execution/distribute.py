@@ -10,13 +10,11 @@ from torch import nn
 
 from sampa.execution.executor import DeviceMesh, Executor, launched_world_size
 from sampa.execution.parallel.executor import Parallel
-from sampa.execution.parallel.groups import is_distributed, open_mesh
+from sampa.execution.parallel.groups import DIMENSIONS, is_distributed, open_mesh
 from sampa.execution.parallel.route import RouteOptions, device_of
 from sampa.execution.serial import Serial
 from sampa.execution.wrapped import require_bare
 from sampa.messages import require
-
-DIMENSIONS = ("branch", "data")
 
 
 def distribute(

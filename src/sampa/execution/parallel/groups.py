@@ -19,6 +19,9 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from sampa.messages import require
 
+DIMENSIONS = ("branch", "data")
+"""Of every mesh: probes at the same time, and shards of a batch."""
+
 
 @dataclass
 class Traffic:
@@ -182,7 +185,7 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
         dist.new_subgroups_by_enumeration(members.tolist(), timeout=timeout)[0]
         for members in (ranks.T, ranks)
     ]
-    return DeviceMesh.from_group(groups, device.type, mesh=ranks, mesh_dim_names=("branch", "data"))
+    return DeviceMesh.from_group(groups, device.type, mesh=ranks, mesh_dim_names=DIMENSIONS)
 
 
 def _join(device: torch.device, timeout: datetime.timedelta) -> None:
