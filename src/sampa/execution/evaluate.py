@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -198,6 +199,11 @@ class Evaluator:
     sync_perturbation: bool = True
     outputs: Outputs = field(default_factory=Outputs)
 
+    @cached_property
+    def devices(self) -> set[torch.device]:
+        """Where the weights are."""
+        return {p.device for p in self.weights}
+
     def backward(self, probe: Probe, number: int, around: Pass = _ALONE) -> Tensor:
         """Leave the probe's gradient in `.grad` and return its training loss.
 
@@ -208,7 +214,7 @@ class Evaluator:
         """
         clear_gradients(self.weights)
         differentiates = not isinstance(self.loss_fn, Closure)
-        if any(p.is_cuda for p in self.weights):
+        if any(device.type == "cuda" for device in self.devices):
             begin_pass()
         with (
             self.excursions.to(probe.move, self.weights),
@@ -218,7 +224,7 @@ class Evaluator:
                 evaluation=probe.mode.evaluation,
                 values=probe.mode.buffers,
             ),
-            seeded(self.seed_of(probe, number), {p.device for p in self.weights}),
+            seeded(self.seed_of(probe, number), self.devices),
             self._wanting(probe.wrt if around.may_freeze and differentiates else None) as wanted,
             torch.set_grad_enabled(probe.mode.backward and wanted),
             GRADIENT,

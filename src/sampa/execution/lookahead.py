@@ -33,7 +33,7 @@ from sampa.execution.randomness import kept_generators
 from sampa.execution.untouched import Snapshot
 from sampa.method import Move
 from sampa.torch_private import GLOBAL_STEP_HOOKS, HOOKS, STEP_HOOKS, shared_in_copies
-from sampa.vectors.vector import Vector, Weights, copy_, is_sharded, local, placed
+from sampa.vectors.vector import Vector, Weights, all_whole, copy_, is_sharded, local, placed
 
 ATOMS = frozenset(
     {int, float, bool, str, type(None), torch.dtype, torch.device, FunctionType, type}
@@ -185,15 +185,7 @@ class Copies:
             return self._to_be_filled(value)
         if kind is dict or kind is defaultdict:
             made = {} if kind is dict else defaultdict(value.default_factory)
-            self._memo[id(value)] = made
-            for key, part in value.items():
-                # The list of a group's parameters: weights, and nothing that a step may change.
-                # (Its type first: a key may be a weight, and to compare that is an operation.)
-                if type(part) is list and key == "params":
-                    made[key] = part
-                elif not (self._spares and isinstance(key, Tensor) and key.grad is None):
-                    made[key] = self._of(part)
-            return made
+            return self._entries(value, self._noted(value, made))
         if kind is list:
             made = self._noted(value, [])
             made.extend(map(self._of, value))
@@ -201,6 +193,21 @@ class Copies:
         if kind is tuple:
             return tuple(map(self._of, value))
         return self._of_any_kind(value)
+
+    def _entries(self, value: dict[Any, Any], made: dict[Any, Any]) -> dict[Any, Any]:
+        """Fill `made` with copies of the entries; a call less for the tensors, which are many."""
+        spares, fills, known = self._spares, not self._shared_memory, self._memo
+        for key, part in value.items():
+            kind = type(part)
+            if kind is Tensor and fills and id(part) not in known:
+                made[key] = self._to_be_filled(part)
+            # The list of a group's parameters: weights, and nothing that a step may change.
+            # (Its type first: a key may be a weight, and to compare that is an operation.)
+            elif kind is list and key == "params":
+                made[key] = part
+            elif not (spares and isinstance(key, Tensor) and key.grad is None):
+                made[key] = self._of(part)
+        return made
 
     def _of_any_kind(self, value: Any) -> Any:
         if isinstance(value, nn.Module):
@@ -249,8 +256,9 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
 
 def set_gradients(weights: Weights, g: Iterable[Tensor | None]) -> None:
     """Put g where torch optimizers look for gradients."""
+    whole = all_whole(weights)
     for p, gradient in zip(weights, g, strict=True):
-        p.grad = placed(p, gradient)
+        p.grad = gradient if whole else placed(p, gradient)
 
 
 def clear_gradients(weights: Weights) -> None:
@@ -285,7 +293,7 @@ def take_gradients(weights: Weights) -> Vector:
 
 def _vector(tensors: Iterable[Tensor | None]) -> Vector:
     """Tensors that belong to parameters, as far as this process holds them."""
-    return Vector(None if t is None else local([t])[0] for t in tensors)
+    return Vector(local(tensors))
 
 
 @contextmanager

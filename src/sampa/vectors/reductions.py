@@ -134,9 +134,12 @@ def _pieces_of_pairs(pairs: Sequence[Pair]) -> Iterator[Pair]:
 
 def _pieces(tensors: Sequence[Tensor], size: int) -> list[Tensor]:
     """The numbers of tensors in rows of at most `size`: the short ones joined, then the others."""
-    short = [t for t in tensors if t.numel() <= SHORT]
-    rows = [flatten(short)] if short else []
-    rows += [t.reshape(-1) for t in tensors if t.numel() > SHORT]
+    short: list[Tensor] = []
+    rows: list[Tensor] = []
+    for t in tensors:
+        short.append(t) if t.numel() <= SHORT else rows.append(t.reshape(-1))
+    if short:
+        rows.insert(0, flatten(short))
     return [p for row in rows for p in (row.split(size) if row.numel() > size else (row,))]
 
 

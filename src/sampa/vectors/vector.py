@@ -17,14 +17,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sampa.vectors.reductions import LOW_PRECISION, global_norms, inner_product
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
+WHOLE = frozenset({Tensor, nn.Parameter, type(None)})
+"""Types of entries that are never shards: one look at all types is what most steps pay for them."""
+
+Entry = TypeVar("Entry", bound=Tensor | None)
 Number = float | Tensor
 """A factor: a Python number, or a scalar on a device, which the host does not wait for."""
 
@@ -103,9 +107,15 @@ def measure(vectors: Iterable[Vector]) -> None:
         v._norm = norm
 
 
-def local(weights: Iterable[Tensor]) -> list[Tensor]:
-    """The part of each parameter that this process holds: itself, or the memory of its shard."""
-    return [_shard(p) if is_sharded(p) else p for p in weights]
+def local(tensors: Iterable[Entry]) -> list[Entry]:
+    """The part of each tensor that this process holds: itself, or the memory of its shard."""
+    found = list(tensors)
+    return found if all_whole(found) else [*map(_held_part, found)]
+
+
+def all_whole(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether all are of types that have no shards."""
+    return WHOLE.issuperset(map(type, tensors))
 
 
 def is_sharded(t: Tensor) -> bool:
@@ -113,9 +123,11 @@ def is_sharded(t: Tensor) -> bool:
     return hasattr(t, "to_local")
 
 
-def _shard(p: Any) -> Tensor:
+def _held_part(t: Any) -> Any:
+    if t is None or not is_sharded(t):
+        return t
     with torch.no_grad():
-        return p.to_local().detach().requires_grad_(p.requires_grad)
+        return t.to_local().detach().requires_grad_(t.requires_grad)
 
 
 def placed(p: Any, part: Tensor | None) -> Tensor | None:
@@ -133,7 +145,7 @@ def spans(weights: Iterable[Any]) -> list[tuple[int, int]] | None:
     the last. None if nothing is sharded.
     """
     found = list(weights)
-    if not any(map(is_sharded, found)):
+    if all_whole(found) or not any(map(is_sharded, found)):
         return None
     return [_span(p) if is_sharded(p) else (0, p.numel()) for p in found]
 
@@ -239,7 +251,10 @@ def _joined(
 ) -> Vector:
     """A function of two vectors: `both` where each has an entry, the others where one has."""
     common = _common(a, b)
-    joined = iter(both([s for s, _ in common], [t for _, t in common]) if common else ())
+    found = both([s for s, _ in common], [t for _, t in common]) if common else ()
+    if len(found) == len(a):
+        return Vector(found)
+    joined = iter(found)
     entries: list[Tensor | None] = []
     for s, t in zip(a, b, strict=True):
         if s is not None and t is not None:
@@ -306,14 +321,13 @@ def restrict_to(v: Vector, other: Vector) -> Vector:
 def add_(weights: Weights, v: Vector, alphas: Sequence[Number]) -> None:
     """weights += alphas · v in place, one factor per tensor (parameter groups differ in ρ)."""
     # Tensors are told apart by identity: as keys they are slow.
-    groups: dict[object, tuple[Number, list[Tensor], list[Tensor]]] = {}
-    for w, t, alpha in zip(weights, v, alphas, strict=True):
-        if t is not None:
-            key = id(alpha) if isinstance(alpha, Tensor) else (alpha,)
-            _, moved, along = groups.setdefault(key, (alpha, [], []))
-            moved.append(w)
-            along.append(t)
-    for alpha, moved, along in groups.values():
+    keys = [id(alpha) if isinstance(alpha, Tensor) else (alpha,) for alpha in alphas]
+    for key, alpha in dict(zip(keys, alphas, strict=True)).items():
+        entries = zip(weights, v, keys, strict=True)
+        pairs = [(w, t) for w, t, own in entries if own == key and t is not None]
+        moved, along = [w for w, _ in pairs], [t for _, t in pairs]
+        if not moved:
+            continue
         if isinstance(alpha, Tensor):
             torch._foreach_add_(moved, _scaled(along, alpha))
         else:
