@@ -12,8 +12,8 @@ from sampa.lab.bench.own_cost import Shapes
 from sampa.lab.models import build
 from sampa.vectors.reductions import global_norms, inner_product
 from sampa.vectors.vector import Vector, scale
+from tests.marks import rest_is_slow
 
-RESNET56 = [tuple(p.shape) for p in build("resnet56").parameters()]
 FEW = [(8, 3), (8,), (2, 8), (2,)]
 
 
@@ -24,7 +24,7 @@ def transformer(width: int, blocks: int) -> Shapes:
 
 MODELS = {
     "resnet20": [tuple(p.shape) for p in build("resnet20").parameters()],
-    "resnet56": RESNET56,
+    "resnet56": [tuple(p.shape) for p in build("resnet56").parameters()],
     "vit-b": transformer(768, 12),
     "1b": [*transformer(1024, 79), *[(128,)] * 2850],
 }
@@ -68,22 +68,27 @@ def test_with_late_checks_the_host_never_waits(method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "base", "buffers"),
     [
-        ("sam", "sgd", 5),
         ("sampa", "sgd", 6),
-        ("sam", "adamw", 6),
-        ("sampa", "adamw", 7),
-        ("sam", "adamw-foreach", 6),
-        ("sampa", "adamw-foreach", 8),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("sam", "sgd", 5),
+                ("sam", "adamw", 6),
+                ("sampa", "adamw", 7),
+                ("sam", "adamw-foreach", 6),
+                ("sampa", "adamw-foreach", 8),
+            )
+        ),
     ],
 )
 def test_parameter_sized_buffers_alive(method: str, base: str, buffers: int) -> None:
     """SAM with momentum: the weights, the saved ones, momentum and two gradients."""
-    count = count_step(method, RESNET56, base)
+    count = count_step(method, MODELS["resnet56"], base)
     assert count.buffers == pytest.approx(buffers, abs=0.05)
     assert count.strided == 0
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", rest_is_slow(MODELS, "resnet20", "resnet56", "vit-b"))
 def test_launches_of_a_norm_and_a_product(model: str) -> None:
     shapes = MODELS[model]
     size = sum(math.prod(shape) for shape in shapes)

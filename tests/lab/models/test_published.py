@@ -60,10 +60,9 @@ def test_the_first_thousand_images_are_classified_as_measured(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_all_test_images_give_the_published_accuracy(
-    name: str, test_images: tuple[Tensor, Tensor]
-) -> None:
+def test_all_test_images_give_the_published_accuracy(test_images: tuple[Tensor, Tensor]) -> None:
+    """Of the smaller network: the other one takes three times as long, and shows no more."""
+    name = "resnet20-12fca82f.th"
     assert correct(name, *test_images) == round(100 * PUBLISHED[name])
 
 

@@ -198,7 +198,8 @@ STEPPED = [
     *[found(f"tab-{name}", name) for name in ("optsam", "sam-db", "penalty")],
 ]
 LARGE = [
-    *[found("tab-cifar10", m, net) for net in ("densenet121", "vgg19-bn") for m in METHODS[:2]],
+    found("tab-cifar10", METHODS[0], "densenet121"),
+    found("tab-cifar10", METHODS[1], "vgg19-bn"),
     found("fig-lambda", "sampa-1", "wrn-28-10"),
     found("tab-imagenet", "sampa-0.2", "resnet50"),
     found("tab-vit", "sampa-0.2", "vit-b-16"),

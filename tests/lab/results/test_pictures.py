@@ -57,20 +57,23 @@ def test_a_table_of_ratios_is_drawn_as_bars_beside_the_papers() -> None:
     assert "the paper" in chart.note
 
 
-def test_records_are_drawn_again_from_their_numbers(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def toy() -> Outcome:
+    return EXPERIMENTS["fig-toy"].outcome(Request("smoke", Path(), seeds=2))
+
+
+def test_records_are_drawn_again_from_their_numbers(tmp_path: Path, toy: Outcome) -> None:
     folder = tmp_path / "fig-toy"
     folder.mkdir()
-    made = EXPERIMENTS["fig-toy"].outcome(Request("smoke", tmp_path, seeds=2))
-    (folder / "results.json").write_text(json.dumps(made.as_json()), encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(toy.as_json()), encoding="utf-8")
     (tmp_path / "results.json").write_text("{}", encoding="utf-8")  # of another command
     assert main(tmp_path) == 0
     names = {file.name for file in folder.iterdir()}
     assert names == {"README.md", "results.json", "fig-toy.svg", "fig-toy.png"}
 
 
-def test_only_what_depends_on_the_seed_has_a_band() -> None:
-    made = EXPERIMENTS["fig-toy"].outcome(Request("smoke", Path(), seeds=2))
-    assert {line.label for line in made.charts[0].lines if line.low} == {"RandSAM"}
+def test_only_what_depends_on_the_seed_has_a_band(toy: Outcome) -> None:
+    assert {line.label for line in toy.charts[0].lines if line.low} == {"RandSAM"}
 
 
 def test_rows_or_columns_that_are_numbers_are_drawn_as_lines() -> None:
