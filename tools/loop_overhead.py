@@ -18,9 +18,9 @@ from pathlib import Path
 
 import torch
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.results.summary import quartiles
 from sampa.lab.results.table import median
-from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
 from sampa.lab.training.method import checked_method
@@ -81,7 +81,7 @@ def main() -> None:
         "loop/bare": asdict(found),
         "rounds": arguments.rounds,
         "steps_per_round": arguments.steps,
-        "conditions": conditions(),
+        "conditions": Conditions.now().values,
     }
     print(f"{run.name}: loop / bare {median(found, 4).text}")
     if arguments.json is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sampa.lab.training.conditions import NUMERICS
+from sampa.lab.conditions import NUMERICS
 from tests.lab.training.runs import carry_out, tiny_run
 
 LOSSES = {  # of the test data after an epoch: data, network, schedule and method all decide it

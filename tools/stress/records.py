@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sampa.lab.training.conditions import conditions, require_committed
+from sampa.lab.conditions import Conditions
 
 Trial = dict[str, Any]
 Summary = dict[str, Any]
@@ -66,13 +66,13 @@ def main(
     parser.add_argument("--allow-dirty", action="store_true", help="record uncommitted source too")
     options = parser.parse_args()
     if options.json is not None:
-        require_committed(conditions(), "this command", allow_dirty=options.allow_dirty)
+        Conditions.now().require_committed("this command", allow_dirty=options.allow_dirty)
     summary = carry_out(options.trials, options.seed, options.log)
     print(in_words(name, summary))
     print(json.dumps(summary))
     if options.json is not None:
         command = f"python -m tools.stress.{name} --trials {options.trials} --seed {options.seed}"
-        record = {"command": command, **summary, "conditions": conditions()}
+        record = {"command": command, **summary, "conditions": Conditions.now().values}
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 0 if is_good(summary) else 1

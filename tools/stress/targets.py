@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.data.cache import CacheEntry
 from sampa.lab.data.cifar import LAYOUTS, _read_archive, _read_packed
 from sampa.lab.files import remove
 from sampa.lab.report.records import read_record
 from sampa.lab.training import checkpoint
 from sampa.lab.training.checkpoint import MANIFEST, CheckpointError
-from sampa.lab.training.conditions import conditions
 from sampa.lab.training.folder import RunFolder
 from tests.lab.data.makers import members, small, write_archive, write_strips
 from tests.lab.oddities import KINDS, odd_file
@@ -113,7 +113,9 @@ def run_files(folder: Path) -> Target:
     run = tiny_run()
     (folder / "checkpoints" / "step-000000003").mkdir(parents=True)  # there is something to lose
     (folder / "run.json").write_text(
-        json.dumps({"id": "0" * 32, "run": run.as_json(), "conditions": conditions()}, indent=2)
+        json.dumps(
+            {"id": "0" * 32, "run": run.as_json(), "conditions": Conditions.now().values}, indent=2
+        )
     )
 
     def read() -> Any:
@@ -130,7 +132,7 @@ def run_files(folder: Path) -> Target:
 def records(folder: Path) -> Target:
     """A finished run, as the report reads it."""
     written = RunFolder(folder)
-    written.write("run.json", {"run": tiny_run().as_json(), "conditions": conditions()})
+    written.write("run.json", {"run": tiny_run().as_json(), "conditions": Conditions.now().values})
     written.append({"epoch": 0, "train_loss": 2.0, "validation_accuracy": 50.0})
     result = {"test": {"accuracy": 90.0}, "best_epoch": 0, "seconds": 1.0}
     written.write("result.json", result)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,6 +14,7 @@ from sampa.lab.bench.result import BenchResult, advice, paired_ratios, result_of
 from sampa.lab.bench.rounds import Counts
 from sampa.lab.bench.tables import result_tables
 from sampa.lab.bench.timeline import PHASES, Span, timeline_svg
+from sampa.lab.conditions import Conditions
 from sampa.lab.results.fitted import Fitted
 from sampa.lab.results.summary import Quartiles
 
@@ -26,12 +26,14 @@ SECONDS = {
     "ddp_sgd": [0.5, 0.5, 0.5, 0.5, 0.5],
     "limit": [1.0, 1.0, 1.0, 0.8, 1.6],
 }
-CONDITIONS: dict[str, Any] = {
-    "commit": "<script>alert(1)</script>",
-    "versions": {"torch": "2"},
-    "machine": {"system": "x", "processor": "y", "cores": 2, "device": "cpu"},
-    "problem": {"model": "mlp", "batch_size": 8, "base": "sgd"},
-}
+CONDITIONS = Conditions(
+    {
+        "commit": "<script>alert(1)</script>",
+        "versions": {"torch": "2"},
+        "machine": {"system": "x", "processor": "y", "cores": 2, "device": "cpu"},
+        "problem": {"model": "mlp", "batch_size": 8, "base": "sgd"},
+    }
+)
 
 
 OWN_COST = OwnCost("sam", 100_000, 23, 76.1, 1.65)

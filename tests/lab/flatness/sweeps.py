@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-from sampa.lab.flatness.outcome import Found
+from sampa.lab.conditions import Conditions
+from sampa.lab.flatness.outcome import Found, MeasuredModel
 from sampa.lab.flatness.settings import Settings
 
 LEVELS = {"sgd": 3.0, "sam": 1.0, "<b>": 2.0}
@@ -15,12 +15,12 @@ KINDS = ("accuracy", "sharpness", "plane", "line", "path", "triangle", "density"
 def found(seeds: int = 3, points: int = 3) -> Found:
     """Three methods: the flatter, the better."""
     axis = [-1 + 2 * i / (points - 1) for i in range(points)]
-    subjects: list[dict[str, Any]] = []
+    subjects: list[MeasuredModel] = []
     values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for method, size in LEVELS.items():
         for seed in range(seeds):
             name = f"toy {method} seed {seed}"
-            subjects.append({"name": name, "recipe": "toy", "method": method, "seed": seed})
+            subjects.append(MeasuredModel(name, "toy", method, seed))
             values["accuracy"][name] = [90 - size - 0.1 * seed]
             values["sharpness"][name] = [size + 0.1 * seed, size + 0.3 * seed]
             grid = [[size + x * x + y * y for y in axis] for x in axis]
@@ -37,4 +37,5 @@ def found(seeds: int = 3, points: int = 3) -> Found:
         "marks": corners,
     }
     costs = dict.fromkeys(KINDS, 5.33) | {"accuracy": 0.0}
-    return Found(asdict(Settings()), subjects, values, costs, {"commit": "abc"}, "sampa flatness")
+    conditions = Conditions({"commit": "abc"})
+    return Found(Settings(), subjects, values, costs, conditions, "sampa flatness")

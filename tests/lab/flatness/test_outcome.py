@@ -132,7 +132,7 @@ def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        (("subjects", 0), {"name": 1}, r"subjects\[0\] as a name, recipe, method and seed"),
+        (("subjects", 0), {"name": 1}, r"subjects\[0\] must have a field .recipe"),
         (("settings", "rho"), "x", "settings.rho must be a finite number"),
         (("values", "flat"), {}, "values.flat as of a measure that this version has"),
         (("values", "sharpness", "toy sam seed 0"), [], "as lists of finite numbers"),

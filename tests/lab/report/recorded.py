@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.report import make_report
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.results.charts import Chart, Line
@@ -40,7 +41,7 @@ def hostile() -> Outcome:
         pairs=(("ten", EVIL), ("minus", EVIL)),
         charts=(Chart(EVIL, EVIL, EVIL, EVIL, [line, line], EVIL),),
         facts=(EVIL,),
-        conditions={EVIL: EVIL},
+        conditions=Conditions({EVIL: EVIL}),
     )
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sampa.lab.conditions import flat
 from sampa.lab.report.collect import collect
 from sampa.lab.report.records import Paper, read_paper
 from sampa.lab.results.paper import Value
-from sampa.lab.training.conditions import flat
 from tests.lab.report.folders import a_run, write_grid, write_run
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.reproduce import batch, gap, runner
 from sampa.lab.reproduce.request import Request
 from sampa.lab.training.jobs import Job, Jobs, as_many_as_fit, gpus_each
@@ -37,7 +38,7 @@ def devices(four_gpus: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise Asked
 
     monkeypatch.setattr(torch.nn.Module, "to", to)
-    monkeypatch.setattr("sampa.lab.training.folder.conditions", dict)
+    monkeypatch.setattr("sampa.lab.conditions.Conditions.now", Conditions)
     return found
 
 

@@ -96,7 +96,7 @@ def test_tuning_is_recorded_with_its_scores(out: Path) -> None:
     file.write_text(json.dumps(saved))
     again = EXPERIMENTS["fig-lambda"].outcome(Request("smoke", out, seeds=1))
     file.write_text(text)
-    assert "abc-dirty" in again.conditions["commit"]
+    assert "abc-dirty" in again.conditions.values["commit"]
 
 
 # ---- the command -----------------------------------------------------------------------------

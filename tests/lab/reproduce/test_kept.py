@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from sampa.lab.conditions import NUMERICS
 from sampa.lab.reproduce import kept, runner
 from sampa.lab.reproduce.kept import KeptRuns
 from sampa.lab.reproduce.request import Request
-from sampa.lab.training.conditions import NUMERICS
 from sampa.lab.training.folder import RunFolder
 from tests.lab.training.runs import carry_out, tiny_run
 

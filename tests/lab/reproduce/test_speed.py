@@ -33,7 +33,7 @@ def test_a_contest_on_two_ranks_times_and_counts_every_contender() -> None:
     assert all(len(times) == 2 and min(times) > 0 for times in first.seconds.values())
     assert min(first.bytes.values()) > 0
     assert (first.seconds, first.bytes) == (second.seconds, second.bytes)
-    assert first.conditions["processes"] == 2
+    assert first.conditions.values["processes"] == 2
 
 
 @pytest.mark.parametrize("name", ["two-devices", "batch-time"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.reproduce.records import page
 from sampa.lab.results.charts import Chart, Line
 from sampa.lab.results.outcome import Choice, Entry, Outcome, Tuned, with_average
@@ -83,7 +84,7 @@ def test_an_outcome_survives_json() -> None:
         charts=(chart,),
         facts=("a fact",),
         tuning={"clean": Tuned(Choice(0.1, 0.2), {"sam": 1.0})},
-        conditions={"commit": "abc"},
+        conditions=Conditions({"commit": "abc"}),
     )
     text = json.dumps(made.as_json(), allow_nan=False)
     assert Outcome.from_json(json.loads(text)) == made

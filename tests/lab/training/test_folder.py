@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from sampa.lab.files import remove
-from sampa.lab.training.conditions import merged, require_committed
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import BaseSpec, DataSpec
 from tests.lab.oddities import KINDS, odd_file
@@ -279,7 +278,7 @@ def test_a_record_with_a_run_that_was_begun_with_changed_source_is_refused(begun
     begun_elsewhere(begun, "commit", "abc-dirty")
     carry_out(tiny_run(), begun, resume=True)
     with pytest.raises(ValueError, match="source that is committed, got abc-dirty"):
-        require_committed(merged([conditions_in(begun)]), "a run", allow_dirty=False)
+        RunFolder(begun).conditions().require_committed("a run", allow_dirty=False)
 
 
 def test_a_refused_resume_notes_nothing(begun: Path) -> None:

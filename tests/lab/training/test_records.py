@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sampa.lab.commands.compare import without_paths
-from sampa.lab.training.conditions import conditions
+from sampa.lab.conditions import Conditions
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import read_results, write_record
@@ -24,7 +24,9 @@ def runs(tmp_path: Path) -> Path:
             folder = RunFolder(tmp_path / method / f"seed-{seed}")
             folder.path.mkdir(parents=True)
             changed = run.changed(method=method, seed=seed)
-            folder.write("run.json", {"run": changed.as_json(), "conditions": conditions()})
+            folder.write(
+                "run.json", {"run": changed.as_json(), "conditions": Conditions.now().values}
+            )
             folder.write("result.json", {"test": {"accuracy": score}, "seconds": 1.0})
     return tmp_path
 

@@ -10,6 +10,7 @@ from typing import Any
 from sampa.lab.bench.own_cost import OwnCost
 from sampa.lab.bench.rounds import Counts, Seconds
 from sampa.lab.bench.workloads import Workload
+from sampa.lab.conditions import Conditions
 from sampa.lab.results.summary import Quartiles, quartiles
 
 RATIOS = (
@@ -48,12 +49,12 @@ class BenchResult:
     counts: dict[str, Counts]
     peak_memory: dict[str, int]
     rounds: int
-    conditions: dict[str, Any]
+    conditions: Conditions
     own_cost: Sequence[OwnCost] = ()
 
     @property
     def workload(self) -> Workload:
-        return Workload(**self.conditions["problem"])
+        return Workload(**self.conditions.values["problem"])
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> BenchResult:
@@ -61,18 +62,20 @@ class BenchResult:
             BenchResult(**values),
             ratios={name: Quartiles(**r) for name, r in values["ratios"].items()},
             counts={name: Counts(**c) for name, c in values["counts"].items()},
+            conditions=Conditions.from_json(values["conditions"]),
             own_cost=[OwnCost(**c) for c in values.get("own_cost", ())],
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {k: v for k, v in asdict(self).items() if k != "own_cost" or v}
+        values = {**asdict(self), "conditions": self.conditions.values}
+        return {k: v for k, v in values.items() if k != "own_cost" or v}
 
 
 def result_of(
     seconds: Seconds,
     counts: dict[str, Counts],
     peak_memory: dict[str, int],
-    conditions: dict[str, Any],
+    conditions: Conditions,
     own_cost: Sequence[OwnCost] = (),
 ) -> BenchResult:
     """The result of what was measured."""

@@ -104,10 +104,11 @@ def host_time_table(found: HostTime) -> Table:
 
 def measured_on(result: BenchResult) -> str:
     """Workload, machine, versions and commit, in a line or two."""
-    machine = result.conditions["machine"]
-    versions = ", ".join(f"{k} {v}" for k, v in result.conditions["versions"].items())
+    stated = result.conditions.values
+    machine = stated["machine"]
+    versions = ", ".join(f"{k} {v}" for k, v in stated["versions"].items())
     return (
         f"{result.workload}, {result.workload.base}; "
         f"{machine['processor']}, {machine['cores']} cores, {machine['device']}, one thread per "
-        f"process; {versions}; commit {result.conditions['commit']}"
+        f"process; {versions}; commit {stated['commit']}"
     )

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -22,12 +21,12 @@ from sampa.lab.bench.rounds import measure_steps, peak_memory
 from sampa.lab.bench.tables import device_table, host_time_table, measured_on, result_tables
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
+from sampa.lab.conditions import Conditions
 from sampa.lab.devices import device_name, find_device
 from sampa.lab.models import build
 from sampa.lab.named import is_own
 from sampa.lab.progress import Bar
 from sampa.lab.results.fitted import Fitted
-from sampa.lab.training.conditions import conditions
 from sampa.messages import wrong_usage
 
 RANKS = 2
@@ -96,11 +95,16 @@ def _show(result: BenchResult, console: Console, *, advise: bool) -> None:
         console.print(advice(result), highlight=False)
 
 
-def _conditions(workload: Workload, device: torch.device) -> dict[str, Any]:
-    found = conditions()
-    found["machine"]["device"] = device_name(device)
-    found |= {"threads": 1, "processes": RANKS, "load_before": os.getloadavg()[0]}
-    return found | {"problem": {k: v for k, v in asdict(workload).items() if v != ""}}
+def _conditions(workload: Workload, device: torch.device) -> Conditions:
+    return Conditions.now().changed(
+        {
+            "machine": {"device": device_name(device)},
+            "threads": 1,
+            "processes": RANKS,
+            "load_before": os.getloadavg()[0],
+            "problem": {k: v for k, v in asdict(workload).items() if v != ""},
+        }
+    )
 
 
 def _write(file: Path, text: str) -> None:

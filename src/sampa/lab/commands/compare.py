@@ -9,9 +9,9 @@ from rich.console import Console
 
 from sampa.lab.commands.arguments import CompareArguments
 from sampa.lab.commands.grid import grid_job
+from sampa.lab.conditions import Conditions
 from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
-from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import Jobs
 from sampa.lab.training.recipes import recipe_of
 from sampa.lab.training.records import comparison, conditions_of, read_results, write_record
@@ -36,7 +36,7 @@ def main(arguments: CompareArguments) -> int:
         for method in arguments.methods
     ]
     if arguments.record is not None:  # before hours of work
-        require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
+        Conditions.now().require_committed("this command", allow_dirty=arguments.allow_dirty)
     jobs = Jobs()
     codes = jobs.run_all(runs, grid.jobs, grid.devices)
     results = read_results(out, arguments.methods, list(seeds))
@@ -45,7 +45,7 @@ def main(arguments: CompareArguments) -> int:
     if arguments.record is not None and results:
         made = conditions_of(out, results)
         what = f"runs in {out}, which were made before"
-        require_committed(made, what, allow_dirty=arguments.allow_dirty)
+        made.require_committed(what, allow_dirty=arguments.allow_dirty)
         write_record(arguments.record, run, out, results, ["sampa", *without_paths(sys.argv[1:])])
     if jobs.asked:
         say("stopped; the same command goes on")

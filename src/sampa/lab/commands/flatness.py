@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sampa.lab.commands.arguments import FlatnessArguments
 from sampa.lab.commands.compare import without_paths
+from sampa.lab.conditions import Conditions
 from sampa.lab.files import replace_file
 from sampa.lab.flatness.measures import MEASURES, NUMBERS, PICTURES
 from sampa.lab.flatness.outcome import Found, collected
@@ -22,7 +23,6 @@ from sampa.lab.flatness.subjects import Subject, of_runs, of_weights
 from sampa.lab.flatness.sweep import PART, jobs_of, share, work, work_together
 from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
-from sampa.lab.training.conditions import conditions, require_committed
 from sampa.lab.training.jobs import gpus_each
 from sampa.lab.training.launch import set_up_process
 from sampa.messages import WrongUsage, require, unknown
@@ -33,7 +33,7 @@ def main(arguments: FlatnessArguments) -> int:
     subjects, measures = found_subjects(arguments), chosen(arguments)
     settings, out = arguments.settings, arguments.out
     if arguments.record is not None:
-        require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
+        Conditions.now().require_committed("this command", allow_dirty=arguments.allow_dirty)
     jobs = jobs_of(subjects, measures, settings, out)
     part, _, parts = os.environ.get(PART, "").partition("/")
     if part:
@@ -48,7 +48,7 @@ def main(arguments: FlatnessArguments) -> int:
     else:
         work(jobs, settings, arguments.data_dir)
     command = " ".join(["sampa", *without_paths(sys.argv[1:])])
-    tell(collected(jobs, settings, conditions(), command), arguments)
+    tell(collected(jobs, settings, Conditions.now(), command), arguments)
     return 0
 
 

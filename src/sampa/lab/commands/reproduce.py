@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sampa.lab.commands.arguments import ReproduceArguments
+from sampa.lab.conditions import Conditions
 from sampa.lab.files import read_text
 from sampa.lab.reproduce.catalog import EXPERIMENTS, find_experiment
 from sampa.lab.reproduce.plan import Unfinished
@@ -21,7 +22,6 @@ from sampa.lab.results.outcome import AVERAGE, NOTES
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
 from sampa.lab.results.paper import SCALES, published
 from sampa.lab.terminal import harmless, say
-from sampa.lab.training.conditions import conditions, require_committed
 from sampa.messages import wrong_usage
 
 
@@ -34,7 +34,7 @@ def main(arguments: ReproduceArguments) -> int:
         experiment = find_experiment(arguments.experiment)
     request = arguments.request
     if request.record is not None:  # before hours of work
-        require_committed(conditions(), "this command", allow_dirty=arguments.allow_dirty)
+        Conditions.now().require_committed("this command", allow_dirty=arguments.allow_dirty)
     try:
         require_ready(experiment, request)
     except NotReady as error:
@@ -56,7 +56,7 @@ def main(arguments: ReproduceArguments) -> int:
     say(own)
     if record is not None and record.resolve() != own.resolve():
         what = f"runs in {own}, which were made before"
-        require_committed(outcome.conditions, what, allow_dirty=arguments.allow_dirty)
+        outcome.conditions.require_committed(what, allow_dirty=arguments.allow_dirty)
         notes = record / NOTES
         text = read_text(notes) if notes.exists() else ""
         write_outcome(replace(outcome, notes=text), record, plots=True)

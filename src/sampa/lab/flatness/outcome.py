@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.flatness.measures import MEASURES, NUMBERS
 from sampa.lab.flatness.settings import Settings
 from sampa.lab.flatness.subjects import Subject
@@ -21,53 +22,62 @@ SCORE = "accuracy"
 
 
 @dataclass(frozen=True)
+class MeasuredModel:
+    """What a result says of a subject: all but the places of this machine."""
+
+    name: str
+    recipe: str
+    method: str
+    seed: int
+    which: str | None = None
+    state: str = ""
+
+
+@dataclass(frozen=True)
 class Found:
     """A sweep's results.
 
     Attributes:
-        subjects: As `Subject.as_json` tells them.
         values: By measure and subject (or subjects): one number for each batch, or a picture's
             lists.
         gradients: What a measure costs, in gradients over all samples, on average.
     """
 
-    settings: dict[str, Any]
-    subjects: list[dict[str, Any]]
+    settings: Settings
+    subjects: list[MeasuredModel]
     values: dict[str, dict[str, Any]]
     gradients: dict[str, float]
-    conditions: dict[str, Any]
+    conditions: Conditions
     command: str
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "conditions": self.conditions.values}
 
     @cached_property
     def recipes(self) -> list[str]:
-        return list(dict.fromkeys(s["recipe"] for s in self.subjects))
+        return list(dict.fromkeys(s.recipe for s in self.subjects))
 
     def methods(self, recipe: str) -> list[str]:
-        own = [s["method"] for s in self.subjects if s["recipe"] == recipe]
+        own = [s.method for s in self.subjects if s.recipe == recipe]
         return list(dict.fromkeys(own))
 
     def by_seed(self, measure: str, recipe: str, method: str) -> dict[int, float]:
         """The mean over batches of each seed."""
         found = self.values.get(measure, {})
         return {
-            s["seed"]: float(np.mean(found[s["name"]]))
+            s.seed: float(np.mean(found[s.name]))
             for s in self.subjects
-            if (s["recipe"], s["method"]) == (recipe, method) and s["name"] in found
+            if (s.recipe, s.method) == (recipe, method) and s.name in found
         }
 
     def over_batches(self, measure: str, recipe: str, method: str) -> list[float]:
         """The values of the batches of the only seed."""
-        (name,) = (
-            s["name"] for s in self.subjects if (s["recipe"], s["method"]) == (recipe, method)
-        )
+        (name,) = (s.name for s in self.subjects if (s.recipe, s.method) == (recipe, method))
         return list(self.values[measure][name])
 
     def between(self, measure: str, recipe: str) -> list[dict[str, Any]]:
         """The pictures of a measure that are between models of a recipe."""
-        names = [f"{s['name']} → " for s in self.subjects if s["recipe"] == recipe]
+        names = [f"{s.name} → " for s in self.subjects if s.recipe == recipe]
         found = self.values.get(measure, {}).items()
         return [value for name, value in found if name.startswith(tuple(names))]
 
@@ -78,13 +88,13 @@ class Found:
     @property
     def checkpoint(self) -> str:
         """Which models of the runs these are."""
-        which = {s.get("which") for s in self.subjects}
+        which = {s.which for s in self.subjects}
         words = {"last": "the last epoch", "best": "the epoch that was best on validation"}
         return " and ".join(words.get(str(w), "the epoch that each run reports") for w in which)
 
 
 def collected(
-    jobs: Sequence[Job], settings: Settings, conditions: dict[str, Any], command: str
+    jobs: Sequence[Job], settings: Settings, conditions: Conditions, command: str
 ) -> Found:
     """The results of the jobs that are done."""
     values: dict[str, dict[str, Any]] = {}
@@ -95,9 +105,10 @@ def collected(
         if result is not None:
             values.setdefault(job.measure, {})[job.name] = result["values"]
             costs.setdefault(job.measure, []).append(result["gradients"])
+    told = [field.name for field in fields(MeasuredModel)]
     return Found(
-        asdict(settings),
-        [subject.as_json() for subject in subjects.values()],
+        settings,
+        [MeasuredModel(**{n: getattr(s, n) for n in told}) for s in subjects.values()],
         values,
         {name: float(np.mean(found)) for name, found in costs.items()},
         conditions,
@@ -129,13 +140,13 @@ def value_table(found: Found, recipe: str) -> Table:
         told = f"{cost:.0f}" if cost >= 1 else f"{cost:.1f}" if cost else "–"
         rows.append(row(MEASURES[name].title, *cells, Cell(told, cost)))
     over = "seeds" if several else "batches"
-    batches, size = found.settings["batches"], found.settings["batch_size"]
+    batches, size = found.settings.batches, found.settings.batch_size
     note = (
         f"Means with their 95 % interval (Student's t) over {over}; each value is the mean over "
         f"{batches} batches of {size} training samples, of the model of {found.checkpoint}. "
         "Cost: gradients over these samples. "
-        f"ρ = {found.settings['rho']:g}, adaptive {found.settings['adaptive_rho']:g} (l2) and "
-        f"{found.settings['linf_rho']:g} (l∞), the same for all."
+        f"ρ = {found.settings.rho:g}, adaptive {found.settings.adaptive_rho:g} (l2) and "
+        f"{found.settings.linf_rho:g} (l∞), the same for all."
     )
     return Table(f"Flatness, {recipe}", ("measure", *methods, "cost"), tuple(rows), (note,))
 

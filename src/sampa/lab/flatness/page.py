@@ -16,7 +16,6 @@ from sampa.lab.results.charts import Chart
 from sampa.lab.results.heat_map import HeatMap, heat_map_file
 from sampa.lab.results.html import page_with_charts, script
 from sampa.lab.results.table import Table, as_markdown
-from sampa.lab.training.conditions import condition_list
 
 PLANES = {
     "plane": (
@@ -94,7 +93,7 @@ def page(found: Found) -> str:
         summary=list(filter(None, [correlation_table(found)])),
         parts=parts_of(found),
         command=found.command,
-        conditions=condition_list(found.conditions).removeprefix("- ").replace("\n- ", "; "),
+        conditions="; ".join(found.conditions.as_lines()),
         script=text,
         script_hash=digest,
     )
@@ -124,7 +123,7 @@ def write_record(found: Found, folder: Path) -> None:
             write_chart(chart, folder)
             lines += [f"![{chart.title}]({chart.name}.svg)", f"{chart.title}. {chart.note}"]
     lines += ["## Conditions", "Written by", f"    {found.command}"]
-    lines.append(condition_list(found.conditions))
+    lines.append(found.conditions.as_markdown())
     replace_file(folder / "README.md", ("\n\n".join(lines) + "\n").encode())
 
 

@@ -27,9 +27,9 @@ def charts(found: Found, recipe: str) -> list[Chart]:
 def _pictures(found: Found, measure: str, recipe: str, method: str) -> list[dict[str, Any]]:
     own = found.values.get(measure, {})
     return [
-        own[s["name"]]
+        own[s.name]
         for s in found.subjects
-        if (s["recipe"], s["method"]) == (recipe, method) and s["name"] in own
+        if (s.recipe, s.method) == (recipe, method) and s.name in own
     ]
 
 
@@ -102,7 +102,7 @@ def _density_chart(found: Found, recipe: str) -> Chart | None:
 
 def _scattered(found: Found, recipe: str) -> list[str]:
     wanted = ("sharpness", "adaptive-linf-logits", "eigenvalue")
-    several = sum(s["recipe"] == recipe for s in found.subjects) >= FEWEST
+    several = sum(s.recipe == recipe for s in found.subjects) >= FEWEST
     return [n for n in wanted if n in found.values and SCORE in found.values and several]
 
 

@@ -68,7 +68,7 @@ def _correlation(values: tuple[float, ...], scores: tuple[float, ...]) -> Correl
 
 def correlations(found: Found, recipe: str) -> dict[str, Correlation]:
     """Of every measure with test accuracy, over all models of a recipe."""
-    own = [s["name"] for s in found.subjects if s["recipe"] == recipe]
+    own = [s.name for s in found.subjects if s.recipe == recipe]
     scores = found.values.get(SCORE, {})
     result: dict[str, Correlation] = {}
     for name in (n for n in NUMBERS if n in found.values and n != SCORE):

@@ -13,10 +13,8 @@ from typing import Any
 from sampa.lab.files import read_json, replace_file
 from sampa.lab.flatness.measures import MEASURES
 from sampa.lab.flatness.outcome import Found
-from sampa.lab.flatness.settings import FILE, Settings
+from sampa.lab.flatness.settings import FILE
 from sampa.lab.training.fields import read_fields
-
-TEXTS = ("name", "recipe", "method")  # of a subject
 
 
 def write_found(found: Found, file: Path) -> None:
@@ -38,9 +36,6 @@ def read_found(file: Path) -> Found:
     except ValueError as error:
         raise ValueError(f"{file.name} is not readable: {error.__cause__ or error}") from error
     found = read_fields(Found, saved, file.name)
-    read_fields(Settings, found.settings, f"{file.name}: settings")
-    for number, subject in enumerate(found.subjects):
-        _require(_is_subject(subject), f"subjects[{number}]", "a name, recipe, method and seed")
     for measure, by_name in found.values.items():
         _require(measure in MEASURES, f"values.{measure}", "of a measure that this version has")
         fits = _is_picture if MEASURES[measure].is_picture else _is_numbers
@@ -55,12 +50,6 @@ def read_found(file: Path) -> Found:
 def _require(holds: bool, name: str, rule: str) -> None:
     if not holds:
         raise ValueError(f"{FILE} must have {name} as {rule}")
-
-
-def _is_subject(value: Any) -> bool:
-    if not isinstance(value, dict) or not all(isinstance(value.get(n), str) for n in TEXTS):
-        return False
-    return type(value.get("seed")) is int
 
 
 def _is_numbers(value: Any) -> bool:

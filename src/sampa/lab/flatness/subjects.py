@@ -72,11 +72,6 @@ class Subject:
     which: str | None = None
     state: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Without the places of this machine."""
-        kept = ("name", "recipe", "method", "seed", "which", "state")
-        return {name: getattr(self, name) for name in kept}
-
     @property
     def identity(self) -> tuple[str | None, ...]:
         """What its numbers depend on, whatever it is called among others."""

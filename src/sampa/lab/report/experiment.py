@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from sampa.lab.conditions import flat
 from sampa.lab.report.recipe import Facts, RecipeView
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.html import minus
@@ -16,7 +17,6 @@ from sampa.lab.results.outcome import Comparison, Entry, Outcome
 from sampa.lab.results.outcome_tables import difference_table, paper_cell, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, mean
-from sampa.lab.training.conditions import flat
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ class ExperimentView:
             f"{tuned.choice.rho:g} for SAM; best of {len(tuned.scores)} runs on held-back data"
             for name, tuned in self.outcome.tuning.items()
         }
-        return {name: [text] for name, text in {**facts, **flat(self.outcome.conditions)}.items()}
+        return {
+            name: [text] for name, text in {**facts, **flat(self.outcome.conditions.values)}.items()
+        }
 
 
 def experiment_view(

@@ -39,7 +39,7 @@ class FlatnessView:
 
     @property
     def title(self) -> str:
-        models = sum(s["recipe"] == self.recipe for s in self.measured.found.subjects)
+        models = sum(s.recipe == self.recipe for s in self.measured.found.subjects)
         return f"{models} model{'' if models == 1 else 's'}"
 
     @property
@@ -69,7 +69,7 @@ class FlatnessView:
 
     @property
     def _commit(self) -> object:
-        return self.measured.found.conditions.get("commit", "not recorded")
+        return self.measured.found.conditions.values.get("commit", "not recorded")
 
 
 def finding(found: Found, recipe: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sampa.lab.conditions import flat
 from sampa.lab.report.captions import noisy_validation, rho_of, with_rho
 from sampa.lab.report.curves import curves
 from sampa.lab.report.groups import Recipe, Variant
@@ -16,7 +17,6 @@ from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
 from sampa.lab.results.pictures import with_deviation
 from sampa.lab.results.table import Cell, Table, difference, mean, number_cell, row, seconds
-from sampa.lab.training.conditions import flat
 from sampa.lab.training.variants import family, is_number, shared_settings
 
 Facts = dict[str, list[str]]

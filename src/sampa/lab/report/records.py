@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sampa.lab.conditions import flat
 from sampa.lab.files import read_json_lines
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.results.paper import Value
-from sampa.lab.training.conditions import flat
 from sampa.lab.training.folder import DIVERGED, RunFolder
 from sampa.lab.training.run import Run
 

@@ -80,7 +80,7 @@ def alternative(result: BenchResult) -> str:
 
 
 def _heading(result: BenchResult) -> str:
-    machine, workload = result.conditions["machine"], result.workload
+    machine, workload = result.conditions.values["machine"], result.workload
     where = f"{workload.model}, batch {workload.batch_size}, {machine['processor']}"
     return (
         '<text x="16" y="30"><tspan class="ink bold">One training step</tspan>'

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from sampa.lab.conditions import NUMERICS
 from sampa.lab.files import read_json_lines, replace_file
 from sampa.lab.terminal import say
-from sampa.lab.training.conditions import NUMERICS
 from sampa.lab.training.folder import RunFolder
 from sampa.messages import require
 

@@ -15,7 +15,6 @@ from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
 from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, as_markdown, row
-from sampa.lab.training.conditions import condition_list
 
 
 def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
@@ -44,7 +43,7 @@ def page(outcome: Outcome) -> str:
         parts += [f"![{chart.title}]({chart.name}.svg)", f"{chart.title}. {chart.note}".rstrip()]
     parts += [*outcome.facts, *filter(None, [outcome.notes.strip()]), *_tuning(outcome)]
     parts += ["## Conditions", "Written by", f"    {outcome.command}"]
-    parts.append(condition_list(outcome.conditions))
+    parts.append(outcome.conditions.as_markdown())
     return "\n\n".join(parts).rstrip() + "\n"
 
 

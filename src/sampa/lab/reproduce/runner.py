@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.progress import Bar
 from sampa.lab.reproduce.batch import job_of
 from sampa.lab.reproduce.kept import KeptRuns
@@ -27,7 +27,6 @@ from sampa.lab.reproduce.tuning import tune
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.outcome import Entry, Outcome, RunResult, Tuned, with_average
 from sampa.lab.results.paper import published
-from sampa.lab.training.conditions import merged
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.hyperparameters import BASE_NAMES
 from sampa.lab.training.jobs import Job, Jobs, as_many_as_fit
@@ -202,8 +201,7 @@ def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
 
 def conditions_of(
     folders: Iterable[Path], tuned: Mapping[str, Tuned], request: Request
-) -> dict[str, Any]:
-    """Under what runs were made, those of their tunings too: one value, or all that occur."""
+) -> Conditions:
+    """Under what runs were made, those of their tunings too."""
     tried = [request.folder(f"tuning-{n}") / run for n, t in tuned.items() for run in t.scores]
-    runs = [*folders, *tried]
-    return merged([(RunFolder(f).read("run.json") or {}).get("conditions", {}) for f in runs])
+    return Conditions.merged(RunFolder(folder).conditions() for folder in [*folders, *tried])

@@ -20,11 +20,12 @@ from sampa.lab.bench.contenders import Contender, Placement, Step, bare_step, of
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.rounds import take_turns
 from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
+from sampa.lab.conditions import Conditions
 from sampa.lab.devices import find_device
 from sampa.lab.reproduce.memory import peak_bytes
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.paper import Scale
-from sampa.lab.training.conditions import conditions
+from sampa.lab.training.fields import read_fields
 from sampa.lab.training.folder import RunFolder
 
 RANKS = 2
@@ -93,7 +94,7 @@ class ContestResult:
     rounds: int
     seconds: dict[str, list[float]]
     bytes: dict[str, float]
-    conditions: dict[str, Any]
+    conditions: Conditions
 
     @property
     def about(self) -> str:
@@ -110,7 +111,7 @@ def contest(name: str, request: Request) -> ContestResult:
     folder = RunFolder(request.folder(f"speed-{name}"))
     found = folder.read("measured.json")
     if found is not None:
-        return ContestResult(**found)
+        return read_fields(ContestResult, found, "measured.json")
     scale, workload = request.scale, CONTESTS[name].workloads[request.scale]
     if scale == "smoke":
         result = measure_contest(Bench(workload, torch.device("cpu"), 0, 1), name, scale)
@@ -118,7 +119,7 @@ def contest(name: str, request: Request) -> ContestResult:
         devices = [find_device(local_rank=rank) for rank in range(RANKS)]
         result = on_ranks(measure_contest, devices, workload, name, scale)[0]
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write("measured.json", asdict(result))
+    folder.write("measured.json", {**asdict(result), "conditions": result.conditions.values})
     return result
 
 
@@ -135,7 +136,7 @@ def measure_contest(bench: Bench, name: str, scale: Scale) -> ContestResult:
         rounds=rounds,
         seconds=seconds,
         bytes=dict(zip(seconds, peaks, strict=True)) if peaks else {},
-        conditions={**conditions(), "processes": bench.ranks, "load average": busy},
+        conditions=Conditions.now().changed({"processes": bench.ranks, "load average": busy}),
     )
 
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 import sampa
+from sampa.lab.conditions import Conditions
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
-from sampa.lab.training.conditions import conditions
 
 RHO = 0.1
 HORIZONS = (10, 30, 100, 300, 1000)
@@ -172,7 +172,7 @@ def theory_bounds(blank: Outcome, request: Request) -> Outcome:
         pairs=(("measured", "bound"),),
         charts=tuple(chart for name, own in found.items() for chart in _charts(name, own)),
         facts=(f"The potential was above the lemma's bound in {violations} of {updates} updates.",),
-        conditions=conditions(),
+        conditions=Conditions.now(),
     )
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import sampa
+from sampa.lab.conditions import Conditions
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.charts import Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
-from sampa.lab.training.conditions import conditions
 
 LR = RHO = 0.1
 DIMENSIONS = 2  # in one dimension a random direction is a coin
@@ -74,7 +74,7 @@ def toy_figure(blank: Outcome, request: Request) -> Outcome:
         ),
         pairs=tuple((name, "SAM") for name in METHODS if name != "SAM"),
         charts=(_chart(paths),),
-        conditions=conditions(),
+        conditions=Conditions.now(),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.files import read_json, read_text
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.paper import Published, Scale, Value
@@ -176,7 +177,7 @@ class Outcome:
     charts: tuple[Chart, ...] = ()
     facts: tuple[str, ...] = ()
     tuning: dict[str, Tuned] = field(default_factory=dict)
-    conditions: dict[str, Any] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=Conditions)
     command: str = ""
     notes: str = ""
 
@@ -212,6 +213,7 @@ class Outcome:
         """With the summaries, for those who read the file without us; the notes are not in it."""
         values = asdict(self)
         del values["notes"]
+        values["conditions"] = self.conditions.values
         values["entries"] = [
             {**asdict(e), "ours": e.ours.as_json(), "difference": e.difference}
             for e in self.entries
@@ -235,6 +237,7 @@ class Outcome:
             plain["pairs"] = tuple((a, b) for a, b in values["pairs"])
             plain["facts"] = tuple(values["facts"])
             plain["charts"] = tuple(Chart.from_json(c) for c in values["charts"])
+            plain["conditions"] = Conditions.from_json(values.get("conditions", {}))
             plain["tuning"] = {
                 name: Tuned(Choice(**tuned["choice"]), tuned["scores"])
                 for name, tuned in values["tuning"].items()

@@ -17,7 +17,8 @@ def read_fields(kind: type[T], values: Any, where: str) -> T:
     """The dataclass that a JSON object describes.
 
     Args:
-        kind: The dataclass; its fields may be dataclasses themselves. A field whose metadata has
+        kind: The dataclass; its fields may be dataclasses themselves, lists of them, or
+            of a type with `from_json`. A field whose metadata has
             "saved" as False is never read.
         values: What was read.
         where: Its name in messages.
@@ -50,8 +51,13 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
+    if hasattr(hint, "from_json"):
+        return hint.from_json(value, where)
     if isinstance(hint, type) and is_dataclass(hint):
         return read_fields(hint, value, where)
+    if get_origin(hint) is list and isinstance(value, list):
+        entry = get_args(hint)[0]
+        return [_read(entry, v, f"{where}[{i}]") for i, v in enumerate(value)]
     if not _fits(hint, value):
         raise ValueError(f"{where} must be {_rule(hint)}, got {_shown(value)}")
     return value

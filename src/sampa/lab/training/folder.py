@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.conditions import Conditions, leaves
 from sampa.lab.files import append_whole, open_to_write, read_json, read_json_lines, replace_file
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.training.claim import Claim, FolderReplaced, Owner
-from sampa.lab.training.conditions import conditions, drift, leaves, merged
 from sampa.lab.training.run import Run
 from sampa.messages import require
 
@@ -87,15 +87,15 @@ class RunFolder:
             raise ValueError(f"{self._refusal(changes)}: that run is done; choose another --out")
         self.id = self._saved_id(saved)
         if changes:
-            self._write_run(run, self.id, saved.get("conditions"))
+            self._write_run(run, self.id, self.conditions())
         self._forget_divergence()
         told = [f"{name} is now {b!r}, the run began with {a!r}" for name, a, b in changes]
-        return [*told, *drift(saved.get("conditions"), conditions())]
+        return [*told, *self.conditions().drift(Conditions.now())]
 
     def _begin(self, run: Run) -> None:
         """A new run: what a start that failed has left is of no use."""
         new = secrets.token_hex(16)
-        self._write_run(run, new, conditions())
+        self._write_run(run, new, Conditions.now())
         self.id = new
         self._forget_divergence()
         replace_file(self._metrics, self._header(), self.require_own)
@@ -107,14 +107,14 @@ class RunFolder:
         """
         if (self.path / "result.json").exists():
             return
-        saved = self.read("run.json") or {}
-        before = saved.get("conditions") or {}
-        found = merged([before, conditions()])
+        before = self.conditions()
+        found = Conditions.merged([before, Conditions.now()])
         if found != before:
-            self.write("run.json", {**saved, "conditions": found})
+            saved = self.read("run.json") or {}
+            self.write("run.json", {**saved, "conditions": found.values})
 
-    def _write_run(self, run: Run, name: str, found: Any) -> None:
-        self.write("run.json", {"id": name, "run": run.as_json(), "conditions": found})
+    def _write_run(self, run: Run, name: str, found: Conditions) -> None:
+        self.write("run.json", {"id": name, "run": run.as_json(), "conditions": found.values})
 
     def _saved_id(self, saved: dict[str, Any]) -> str:
         known = isinstance(saved.get("id"), str) and saved["id"] != ""
@@ -159,6 +159,11 @@ class RunFolder:
         require("the folder of a run", str(self.path), saved is not None, "one with a run.json")
         assert saved is not None
         return self._run(saved)
+
+    def conditions(self) -> Conditions:
+        """Under what the run was carried out, as far as its file says."""
+        found = (self.read("run.json") or {}).get("conditions")
+        return Conditions(found if isinstance(found, dict) else {})
 
     def result(self) -> RunResult | None:
         """What came out of the run, None if it is not done.

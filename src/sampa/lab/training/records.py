@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sampa.lab.conditions import Conditions
 from sampa.lab.files import read_json, replace_file
 from sampa.lab.results.outcome import RunResult, compared, entry_of
 from sampa.lab.results.outcome_tables import method_table
 from sampa.lab.results.table import Table, as_markdown
-from sampa.lab.training.conditions import condition_list, merged
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.run import Run
 
@@ -47,10 +47,10 @@ def comparison(name: str, results: Results, about: str = "") -> Table:
     return replace(table, notes=(about,))
 
 
-def conditions_of(out: Path, results: Results) -> dict[str, Any]:
-    """Under what the runs of a grid were made: one value, or all that occur."""
+def conditions_of(out: Path, results: Results) -> Conditions:
+    """Under what the runs of a grid were made."""
     folders = [out / method / f"seed-{seed}" for method, found in results.items() for seed in found]
-    return merged([(RunFolder(f).read("run.json") or {}).get("conditions", {}) for f in folders])
+    return Conditions.merged(RunFolder(folder).conditions() for folder in folders)
 
 
 def write_record(
@@ -98,8 +98,9 @@ def _page(record: dict[str, Any], results: Results) -> str:
         "images; differences are paired by seed, with their 95 % interval (Student's t). "
         "Written by",
         f"    {record['command']}",
-        condition_list(merged([run["conditions"] for run in record["runs"]]))
-        + f"\n- seeds: {', '.join(seeds)}",
+        Conditions.merged(Conditions.from_json(run["conditions"]) for run in record["runs"])
+        .changed({"seeds": ", ".join(seeds)})
+        .as_markdown(),
     ]
     return "\n\n".join(parts) + "\n"
 

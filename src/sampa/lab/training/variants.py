@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-from sampa.lab.training.conditions import flat
+from sampa.lab.conditions import flat
 from sampa.lab.training.hyperparameters import (
     epochs_of,
     given_options,
