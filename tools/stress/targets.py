@@ -22,8 +22,8 @@ from sampa.lab.data.cifar import LAYOUTS, _read_archive, _read_packed
 from sampa.lab.files import remove
 from sampa.lab.report.records import read_record
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import MANIFEST, CheckpointError
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.manifest import MANIFEST, CheckpointError, digest_of, sha256
 from tests.lab.data.makers import members, small, write_archive, write_strips
 from tests.lab.oddities import KINDS, odd_file
 from tests.lab.training.runs import tiny_run
@@ -100,9 +100,9 @@ def resealed_checkpoints(folder: Path) -> Target:
             return
         manifest = json.loads(file.with_name(MANIFEST).read_bytes())
         del manifest["digest"]
-        manifest["sha256"][file.name] = checkpoint._sha256(file.read_bytes())
+        manifest["sha256"][file.name] = sha256(file.read_bytes())
         manifest["bytes"][file.name] = file.stat().st_size
-        manifest["digest"] = checkpoint._digest(manifest)
+        manifest["digest"] = digest_of(manifest)
         file.with_name(MANIFEST).write_text(json.dumps(manifest))
 
     return replace(checkpoints(folder), detects=False, repair=seal)

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import (
-    BEST,
+from sampa.lab.training.checkpoint import BEST, NEWEST
+from sampa.lab.training.claim import Owner
+from sampa.lab.training.manifest import (
     MANIFEST,
-    NEWEST,
     CheckpointError,
     ForeignCheckpoint,
-    Owner,
+    digest_of,
+    sha256,
 )
 from tests.lab.oddities import KINDS, odd_file
 
@@ -45,7 +46,7 @@ def rewrite_manifest(path: Path, **changes: Any) -> None:
     """A manifest with other contents and the right digest, as someone who knows sampa makes it."""
     manifest = json.loads((path / MANIFEST).read_text()) | changes
     del manifest["digest"]
-    manifest["digest"] = checkpoint._digest(manifest)
+    manifest["digest"] = digest_of(manifest)
     (path / MANIFEST).write_text(json.dumps(manifest))
 
 
@@ -53,7 +54,7 @@ def forge(file: Path, content: bytes) -> None:
     """Other contents, with a manifest that agrees."""
     manifest = json.loads((file.parent / MANIFEST).read_text())
     file.write_bytes(content)
-    hashes = manifest["sha256"] | {file.name: checkpoint._sha256(content)}
+    hashes = manifest["sha256"] | {file.name: sha256(content)}
     sizes = manifest["bytes"] | {file.name: len(content)}
     rewrite_manifest(file.parent, sha256=hashes, bytes=sizes)
 

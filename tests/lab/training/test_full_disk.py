@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import NEWEST, CheckpointError
+from sampa.lab.training.checkpoint import NEWEST
 from sampa.lab.training.loop import Trainer
+from sampa.lab.training.manifest import CheckpointError
 from tests.lab.training.runs import Outcome, carry_out, outcome, tiny_run
 
 SMALL = 600_000  # bytes: a few checkpoints of the tiny run

@@ -10,9 +10,9 @@ import pytest
 
 import sampa
 from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import CheckpointError
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loop import Trainer
+from sampa.lab.training.manifest import CheckpointError, read_manifest
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 from tests.lab.training.runs import BATCHES, TOTAL, Outcome, carry_out, outcome, tiny_run
 from tests.marks import rest_is_slow
@@ -135,10 +135,7 @@ def test_a_best_model_that_the_checkpoint_before_names_outlives_a_better_one(
     tmp_path: Path,
 ) -> None:
     carry_out(tiny_run(seed=2), tmp_path, keep=2)
-    named = {
-        checkpoint._read_manifest(path)["best"]
-        for path in (tmp_path / "checkpoints").glob("step-*")
-    }
+    named = {read_manifest(path)["best"] for path in (tmp_path / "checkpoints").glob("step-*")}
     kept = {int(p.name.removeprefix("best-")) for p in (tmp_path / "checkpoints").glob("best-*")}
     assert named == kept == {3, 6}  # this seed gets better
 

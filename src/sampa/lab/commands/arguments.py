@@ -104,6 +104,7 @@ class TrainArguments:
         sampa train digits-cpu --method sampa
         sampa train cifar10-resnet56 --method sampa --devices 2 --data-dir ~/data
         sampa train cifar10-resnet56 --method sampa --devices 2 --resume
+        sampa train cifar10-wrn-28-10 --method sampa --devices 4 --shard
         torchrun --nproc-per-node 4 -m sampa train cifar10-wrn-28-10
         sampa train images --data folder:photos --model resnet56 --size 64
         sampa train images --data data.py:load --model nets.py:Net

@@ -70,11 +70,14 @@ def checked(arguments: TrainArguments) -> Run:
     run = configured(arguments)
     from sampa.lab.devices import find_device
     from sampa.lab.training.method import branches_of, checked_method
+    from sampa.lab.training.sharding import require_shardable
 
     with wrong_usage():
         for rank in range(arguments.devices):
             find_device(arguments.settings.device, rank)
-        branches_of(run, checked_method(run), arguments.devices)
+        method = checked_method(run)
+        branches_of(run, method, arguments.devices)
+        require_shardable(run, method, arguments.settings)
     return run
 
 

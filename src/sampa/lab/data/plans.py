@@ -97,8 +97,16 @@ class Sequential:
         require("batch_size", self.batch_size, self.batch_size >= 1, ">= 1")
 
     def __len__(self) -> int:
-        total = -(-len(self.indices) // self.batch_size)
-        return len(range(self.shard, total, self.shards))
+        return len(range(self.shard, self._total, self.shards))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether other shards have a batch more."""
+        return len(self) < -(-self._total // self.shards)
+
+    @property
+    def _total(self) -> int:
+        return -(-len(self.indices) // self.batch_size)
 
     def whole(self, epoch: int, number: int) -> np.ndarray:
         _require_number(epoch, number, len(self))

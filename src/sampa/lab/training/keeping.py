@@ -6,23 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sampa.lab.training import checkpoint
-from sampa.lab.training.checkpoint import BEST, NEWEST, Checkpoint, CheckpointError
+from sampa.lab.training import checkpoint, ranks
+from sampa.lab.training.checkpoint import BEST, NEWEST, Checkpoint
 from sampa.lab.training.claim import Owner
 from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.manifest import CheckpointError
+from sampa.lab.training.shards import Shards
 
 
 class Keeper:
-    """The checkpoints of one run.
+    """The checkpoints of one run: the first process saves; where it is sharded, all do together.
 
     Attributes:
         saved: The position of the newest good checkpoint, which was read back.
     """
 
-    def __init__(self, folder: RunFolder, keep: int) -> None:
-        self._folder, self._keep = folder.checkpoints, keep
+    def __init__(self, folder: RunFolder, keep: int, shards: Shards) -> None:
+        self._folder, self._keep, self._shards = folder.checkpoints, keep, shards
         self._owner = Owner(folder.id, folder.require_own)
         self._damaged: set[Path] = set()  # passed over on resume
+        self._saves = ranks.is_first() or shards.mesh is not None
         self.saved = 0
 
     def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
@@ -32,7 +35,7 @@ class Keeper:
             CheckpointError: If none can be used: no run begins again behind its user's back.
         """
         reports: list[str] = []
-        found = checkpoint.newest(self._folder, NEWEST, reports.append, self._owner)
+        found = checkpoint.newest(self._folder, NEWEST, reports.append, self._owner, self._shards)
         for text in reports:
             report(text)
         if found is not None:
@@ -45,29 +48,50 @@ class Keeper:
             )
         return found
 
-    def save(self, position: int, state: dict[str, Any], best: int | None) -> None:
+    def save(
+        self, position: int, make_state: Callable[[], dict[str, Any]], best: int | None
+    ) -> None:
         """Save what a run goes on from, and prune.
 
         Raises:
-            CheckpointError: If the disk did not take it.
+            OSError: If the disk did not take it.
         """
-        owner = self._owner
-        path = checkpoint.save(self._folder, NEWEST, position, state, owner=owner, best=best)
+        if not self._saves:
+            return
+        path = self._save(NEWEST, position, make_state, best)
         self.saved = position
         self._damaged.discard(path)
-        self._prune()
+        if self._shards.is_first:
+            self._prune()
 
-    def save_best(self, position: int, state: dict[str, Any]) -> None:
+    def save_best(self, position: int, make_state: Callable[[], dict[str, Any]]) -> None:
         """Save the best model so far.
 
         Raises:
-            CheckpointError: If the disk did not take it.
+            OSError: If the disk did not take it.
         """
-        checkpoint.save(self._folder, BEST, position, state, owner=self._owner)
+        if self._saves:
+            self._save(BEST, position, make_state)
 
     def load_best(self, position: int) -> dict[str, Any]:
         """The state of the best model, which was saved at that position."""
-        return checkpoint.load_best(self._folder, position, self._owner)
+        return checkpoint.load_best(self._folder, position, self._owner, self._shards)
+
+    def _save(
+        self,
+        kind: str,
+        position: int,
+        make_state: Callable[[], dict[str, Any]],
+        best: int | None = None,
+    ) -> Path:
+        made: list[dict[str, Any]] = []
+        self._shards.together(lambda: made.append(make_state()))  # it may fail on one process
+        return checkpoint.save(
+            *(self._folder, kind, position, *made),
+            owner=self._owner,
+            best=best,
+            shards=self._shards,
+        )
 
     def clear_up(self) -> None:
         """Remove what a crash left over, if all that is kept is good."""

@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import sampa
 from sampa.execution.randomness import derive_seed
-from sampa.lab.devices import find_device, move_model
+from sampa.lab.devices import find_device
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.terminal import say
 from sampa.lab.training import ranks
-from sampa.lab.training.checkpoint import CheckpointError
 from sampa.lab.training.divergence import Diverged, DivergenceWatch
 from sampa.lab.training.flatness import flatness_after
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.hyperparameters import epochs_of
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
+from sampa.lab.training.manifest import CheckpointError
 from sampa.lab.training.method import branches_of, checked_method, optimizer_of
 from sampa.lab.training.network import network_of
 from sampa.lab.training.progress import Display, write_curves
@@ -36,6 +35,8 @@ from sampa.lab.training.session import (
     step_errors,
     stop_signals,
 )
+from sampa.lab.training.sharding import changed_cut, executor_of, require_shardable
+from sampa.lab.training.shards import shards_of
 from sampa.lab.training.tasks import open_task
 from sampa.method import Method
 
@@ -53,6 +54,7 @@ def train(run: Run, out: Path, settings: Settings) -> RunResult:
         Diverged: If its loss left all bounds; there is no result.
     """
     method, folder = checked_method(run), RunFolder(out)
+    require_shardable(run, method, settings)
     try:
         if ranks.is_first():
             changed = settings.allow_changes
@@ -91,13 +93,11 @@ class Trainer:
         self.loader = Loader(self.task.batches, self.epochs, self.device, settings.prefetch)
         torch.manual_seed(derive_seed(run.seed, "model"))
         self.model = network_of(run, self.task.model_options())
-        move_model(self.model, self.device)
-        network: nn.Module = torch.compile(self.model) if run.compile else self.model  # pyright: ignore[reportAssignmentType]
-        self.executor = sampa.distribute(network, branches=branches, timeout=settings.timeout)
+        self.executor = executor_of(run, self.model, branches, settings, self.device)
         total = self.per_epoch * self.epochs
         self.optimizer = optimizer_of(run, self.model, self.executor, total, self.device)
         self.state, self.watch = LoopState(), DivergenceWatch(run, self.per_epoch)
-        self.keeper = Keeper(folder, settings.keep)
+        self.keeper = Keeper(folder, settings.keep, shards_of(self.executor))
         self.accuracy = torch.zeros(())  # of training in percent, smoothed, for the display only
 
     # ---- the loop ----------------------------------------------------------------------------
@@ -215,10 +215,9 @@ class Trainer:
         """Judge the chosen model on the test data, and write the result."""
         last = chosen = self._evaluate("test")
         memorized = self._evaluate("train")["accuracy"] if "train" in self.task.splits else None
-        if self.run.select == "best" and self.state.best_epoch >= 0:
-            position = self._best_position()
-            assert position is not None
-            self.model.load_state_dict(self.keeper.load_best(position)["model"])
+        best = self._best_position()
+        if self.run.select == "best" and best is not None:
+            self.model.load_state_dict(self.keeper.load_best(best)["model"])
             chosen = self._evaluate("test")
         result = RunResult(
             test=chosen,
@@ -245,38 +244,42 @@ class Trainer:
 
     def _save(self, display: Display) -> None:
         self.executor.sync_buffers()
-        if not ranks.is_first():
-            return
         try:
-            state = {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "loop": {
-                    "place": asdict(self.state),
-                    "metrics_size": self.folder.metrics_size(),
-                    "data_ranks": self.data_ranks,
-                },
-            }
-            self.keeper.save(self.state.position, state, self._best_position())
+            self.keeper.save(self.state.position, self._all_state, self._best_position())
         except OSError as error:
             display.say(f"warning: {error}; training goes on")
+
+    def _all_state(self) -> dict[str, Any]:
+        return {
+            **self._model_state(),
+            "optimizer": self.optimizer.state_dict(),
+            "loop": {
+                "place": asdict(self.state),
+                "metrics_size": self.folder.metrics_size() if ranks.is_first() else 0,
+                "data_ranks": self.data_ranks,
+                "sharded": self.executor.is_sharded,
+            },
+        }
 
     def _save_best(self, display: Display) -> bool:
         """Save the model as the best so far; whether the disk took it, the same on all ranks."""
         self.executor.sync_buffers()
         failed = False
-        if ranks.is_first():
-            try:
-                self.keeper.save_best(self.state.position, {"model": self.model.state_dict()})
-            except CheckpointError as error:
-                display.say(f"warning: {error}; the best model before it stays the best")
-                failed = True
+        try:
+            self.keeper.save_best(self.state.position, self._model_state)
+        except CheckpointError as error:
+            display.say(f"warning: {error}; the best model before it stays the best")
+            failed = True
         return not ranks.any_rank(failed)
+
+    def _model_state(self) -> dict[str, Any]:
+        self.executor.forget_copies()
+        return {"model": self.model.state_dict()}
 
     def _best_position(self) -> int | None:
         """After how many batches the best model was saved."""
-        has_best = self.state.best_epoch >= 0
-        return (self.state.best_epoch + 1) * self.per_epoch if has_best else None
+        epochs = self.state.best_epoch + 1
+        return epochs * self.per_epoch if epochs else None
 
     def _resume(self) -> None:
         found = self.keeper.newest(warn) if self.settings.resume else None
@@ -298,12 +301,7 @@ class Trainer:
     def _load(self, state: dict[str, Any]) -> None:
         loop = state["loop"]
         self.state = LoopState(**loop["place"])
-        if loop["data_ranks"] != self.data_ranks:
-            text = (
-                f"each batch is now cut into {self.data_ranks} part(s), before it was "
-                f"{loop['data_ranks']}: the result will differ in the last bits, and more with "
-                "BatchNorm, from that of an uninterrupted run"
-            )
+        for text in changed_cut(loop, self.data_ranks, self.executor):
             warn(text, strict=self.settings.strict)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(

@@ -66,6 +66,8 @@ class Settings:
         flatness_every: Epochs between measurements of sharpness and curvature at the weights, the
             same for all methods (default: none).
         tensorboard: Also write TensorBoard curves.
+        shard: Cut weights, gradients and optimizer state over the processes of a branch (FSDP2),
+            for models that are too large for a device; --resume goes on with any number of them.
         device: Such as cpu or cuda (default: the accelerator of this machine, or else the CPU).
         prefetch: Make the next batch while a step runs (default: on an accelerator); no option of
             the command line.
@@ -82,6 +84,7 @@ class Settings:
     timeout: Seconds = 300.0
     flatness_every: Count | None = None
     tensorboard: bool = False
+    shard: bool = False
     device: str | None = None
     prefetch: Suppress[bool | None] = None
     keep: Suppress[int] = 2

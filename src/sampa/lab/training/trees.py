@@ -1,12 +1,39 @@
-"""Nested states as named tensors and JSON, and back: nothing that could carry code."""
+"""Nested states as named tensors and JSON, and back: nothing that could carry code.
+
+Of a tensor that is sharded over processes (a DTensor) only the rows of this one are taken; the JSON
+says which those are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from sampa.vectors.vector import is_sharded, local, spans
+
 Json = Any
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Where the rows of one process lie in a tensor.
+
+    Attributes:
+        name: Of the tensor, the same on all processes.
+        shape: Of all of it.
+        offsets: Of the first element here, in each dimension.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+    def as_json(self) -> Json:
+        """The node of a skeleton that stands for it."""
+        return {"$shard": [self.name, list(self.shape), list(self.offsets)]}
 
 
 def flatten(tree: Any, prefix: str = "") -> tuple[Json, dict[str, Tensor]]:
@@ -22,8 +49,8 @@ def flatten(tree: Any, prefix: str = "") -> tuple[Json, dict[str, Tensor]]:
             # The keys "a.b" and, inside "a", "b" have the same path, as have 0 and "0".
             name = path if path not in tensors else f"{path}#{len(tensors)}"
             # Views into a larger buffer (exchanged gradients) are stored on their own.
-            tensors[name] = node.detach().to("cpu", copy=True).contiguous()
-            return {"$tensor": name}
+            tensors[name] = local([node])[0].detach().to("cpu", copy=True).contiguous()
+            return _shard_of(name, node).as_json() if is_sharded(node) else {"$tensor": name}
         if node is None or isinstance(node, bool | int | float | str):
             return node
         if isinstance(node, dict):
@@ -37,14 +64,54 @@ def flatten(tree: Any, prefix: str = "") -> tuple[Json, dict[str, Tensor]]:
     return visit(tree, prefix), tensors
 
 
-def unflatten(skeleton: Json, tensors: dict[str, Tensor]) -> Any:
+def _shard_of(name: str, whole: Tensor) -> Shard:
+    (first, size), *_ = spans([whole]) or [(0, 0)]
+    row = first * whole.shape[0] // max(size, 1)
+    return Shard(name, tuple(whole.shape), (row, *[0] * (whole.ndim - 1)))
+
+
+def shards_in(skeleton: Json) -> Iterator[Shard]:
+    """All sharded tensors of a skeleton.
+
+    Raises:
+        ValueError: If one is not as `flatten` writes it.
+    """
+    if isinstance(skeleton, list):
+        for item in skeleton:
+            yield from shards_in(item)
+    elif isinstance(skeleton, dict):
+        for kind, value in skeleton.items():
+            if kind == "$shard":
+                yield _shard(value)
+            else:
+                yield from shards_in(value)
+
+
+def _shard(value: Json) -> Shard:
+    name, shape, offsets = value
+    numbers = [*shape, *offsets]
+    if not shape or len(shape) != len(offsets) or not all(type(n) is int for n in numbers):
+        raise ValueError(f"a shard must have a shape and offsets in it, got {value}")
+    if min(numbers) < 0 or any(offsets[1:]):
+        raise ValueError(f"a shard must be rows of a tensor, got {value}")
+    return Shard(name, tuple(shape), tuple(offsets))
+
+
+def unflatten(
+    skeleton: Json, tensors: Mapping[str, Tensor], shards: Mapping[str, Tensor] | None = None
+) -> Any:
     """What `flatten` took apart.
+
+    Args:
+        skeleton: Its JSON.
+        tensors: By name.
+        shards: The sharded ones by name, put together.
 
     Raises:
         ValueError: If the skeleton is not one that `flatten` makes.
     """
     if isinstance(skeleton, list):
-        return [unflatten(item, tensors) for item in skeleton]
+        return [unflatten(item, tensors, shards) for item in skeleton]
     if not isinstance(skeleton, dict):
         return skeleton
     if len(skeleton) != 1:
@@ -52,8 +119,10 @@ def unflatten(skeleton: Json, tensors: dict[str, Tensor]) -> Any:
     ((kind, value),) = skeleton.items()
     if kind == "$tensor" and value in tensors:
         return tensors[value]
+    if kind == "$shard" and shards is not None and value[0] in shards:
+        return shards[value[0]]
     if kind == "$dict":
-        return {key: unflatten(item, tensors) for key, item in value}
+        return {key: unflatten(item, tensors, shards) for key, item in value}
     if kind == "$tuple":
-        return tuple(unflatten(item, tensors) for item in value)
+        return tuple(unflatten(item, tensors, shards) for item in value)
     raise ValueError(f"a node must be a tensor, dict or tuple that exists, got {kind}: {value}")
