@@ -1,4 +1,4 @@
-"""Write the tables of docs/performance.md from the records in results/bench.
+"""Write the tables of docs/performance.md and docs/scaling.md from the records in results/bench.
 
     python tools/performance_tables.py
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sampa.lab.bench.counting import count_steps
 from sampa.lab.bench.result import BenchResult
+from sampa.lab.bench.scaling import MeasuredLink, check_table, link_table, scaling_table
 from sampa.lab.bench.tables import (
     device_table,
     measured_on,
@@ -20,12 +21,15 @@ from sampa.lab.bench.tables import (
     own_cost_table,
     ratio_label,
 )
+from sampa.lab.conditions import Conditions
 from sampa.lab.models import build
 from sampa.lab.results.table import Table, as_markdown, median, number_cell, row
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE, SCALING_PAGE = (ROOT / "docs" / name for name in ("performance.md", "scaling.md"))
 RECORDS = ROOT / "results" / "bench"
+LINKS = RECORDS / "links" / "resnet56-batch8.json"
+GIGABITS = (10, 100)
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_optimizer_sam/sam")
 RESNET56 = build("resnet56")
@@ -34,8 +38,7 @@ MEMORY = {"sgd": "SGD", "sam": "SAM", "sampa": "SAMPa", "ddp_sam": "DDP-SAM"}
 
 def as_page_part() -> str:
     """All records, as Markdown."""
-    files = sorted(RECORDS.glob("*.json"))
-    results = [BenchResult.from_json(json.loads(file.read_text())) for file in files]
+    results = bench_records()
     tables = [
         ratio_table(results),
         memory_table(results),
@@ -43,9 +46,31 @@ def as_page_part() -> str:
         goal_table({str(result.workload): result for result in results}),
         device_table("resnet56", count_steps([tuple(p.shape) for p in RESNET56.parameters()])),
     ]
-    parts = ["\n".join([f"{table.title}:", "", *as_markdown(table)]) for table in tables]
     notes = "\n".join(f"- {result.rounds} rounds: {measured_on(result)}." for result in results)
-    return "\n\n".join([*parts, f"Conditions:\n\n{notes}"])
+    return "\n\n".join([*map(as_part, tables), f"Conditions:\n\n{notes}"])
+
+
+def bench_records() -> list[BenchResult]:
+    files = sorted(RECORDS.glob("*.json"))
+    return [BenchResult.from_json(json.loads(file.read_text())) for file in files]
+
+
+def as_part(table: Table) -> str:
+    return "\n".join([f"{table.title}:", "", *as_markdown(table)])
+
+
+def as_scaling_part() -> str:
+    """The model beside what was measured, and what it predicts, as Markdown."""
+    results, stated = bench_records(), json.loads(LINKS.read_text())
+    links = [MeasuredLink(**link) for link in stated["links"]]
+    found, problem = Conditions(stated["conditions"]), stated["conditions"]["problem"]
+    about = (
+        f"{problem['model']}, batch {problem['batch_size']}, {problem['steps']} steps, two network "
+        f"namespaces on one machine; commit {found.values['commit']}."
+    )
+    predicted = [scaling_table(result, gigabits) for gigabits in GIGABITS for result in results]
+    parts = [as_part(check_table(results)), f"{as_part(link_table(links))}\n\n{about}"]
+    return "\n\n".join([*parts, *map(as_part, predicted)])
 
 
 def ratio_table(results: Sequence[BenchResult]) -> Table:
@@ -122,11 +147,12 @@ def memory_ratio(result: BenchResult) -> float:
     return result.peak_memory["sampa"] / result.peak_memory["sam"]
 
 
-def updated(page: str) -> str:
+def updated(page: str, tables: str) -> str:
     """The page with the tables of now between its marks."""
     before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{as_page_part()}\n\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text()))
+    PAGE.write_text(updated(PAGE.read_text(), as_page_part()))
+    SCALING_PAGE.write_text(updated(SCALING_PAGE.read_text(), as_scaling_part()))

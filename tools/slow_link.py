@@ -3,17 +3,19 @@
 Two network namespaces on one machine, joined by a pair of virtual interfaces whose rate is bounded
 (tc's token bucket). Needs root, iproute2 and Linux:
 
-    python tools/slow_link.py --rate 100mbit --bucket-mb 25 1 0.5 auto
+    python tools/slow_link.py --rates 100mbit 1gbit unshaped --json build/links.json
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,15 +23,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import sampa
+from sampa.execution.parallel.model import chosen_bucket_mb
 from sampa.execution.parallel.network import NetworkExchange
+from sampa.lab.conditions import Conditions
 from sampa.lab.models import build
 
 NAMESPACES, ADDRESSES = ("sampa-0", "sampa-1"), ("10.231.7.1", "10.231.7.2")
 PORT = "29517"
+UNSHAPED = "unshaped"
 
 
 def open_link(rate: str) -> None:
-    """Two namespaces, and between them a link of that rate in both directions."""
+    """Two namespaces, and between them a link of that rate in both directions, or as it comes."""
     for name in NAMESPACES:
         run("ip", "netns", "add", name)
     ends = [f"sampa-v{i}" for i in range(2)]
@@ -41,7 +46,8 @@ def open_link(rate: str) -> None:
         run(*inside, "ip", "link", "set", end, "up")
         run(*inside, "ip", "link", "set", "lo", "up")
         shape = ("tbf", "rate", rate, "burst", "32kbit", "latency", "400ms")
-        run(*inside, "tc", "qdisc", "add", "dev", end, "root", *shape)
+        if rate != UNSHAPED:
+            run(*inside, "tc", "qdisc", "add", "dev", end, "root", *shape)
 
 
 def close_link() -> None:
@@ -53,16 +59,17 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True)
 
 
-def start(rank: int, arguments: list[str]) -> subprocess.Popen[bytes]:
+def start(rank: int, arguments: list[str]) -> subprocess.Popen[str]:
     """This program as one rank, in its namespace."""
     meeting = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT, "WORLD_SIZE": "2"}
     own = {"RANK": str(rank), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": f"sampa-v{rank}"}
     command = ["ip", "netns", "exec", NAMESPACES[rank], sys.executable, __file__, *arguments]
-    return subprocess.Popen(command, env=os.environ | meeting | own | {"OMP_NUM_THREADS": "1"})
+    environment = os.environ | meeting | own | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def measure(model_name: str, batch_size: int, bucket_mb: float | None, steps: int) -> None:
-    """Make steps on this rank; rank 0 prints the median times."""
+    """Make steps on this rank; rank 0 prints the median times as JSON."""
     torch.manual_seed(0)
     model = build(model_name)
     executor = sampa.distribute(model, bucket_mb=bucket_mb, shared_memory=False)
@@ -93,39 +100,53 @@ def measure(model_name: str, batch_size: int, bucket_mb: float | None, steps: in
         optimizer.step(loss_fn, batch)
         times["step"].append(time.perf_counter() - start)
     if executor.branch == 0:
-        size = "chosen" if bucket_mb is None else f"{bucket_mb:g} MB"
         found = {name: 1e3 * statistics.median(values[2:]) for name, values in times.items()}
-        sent = sum(p.nbytes for p in model.parameters()) / 1e6
-        print(
-            f"{size:>8}  {sent:.1f} MB  " + "  ".join(f"{k} {v:.0f} ms" for k, v in found.items())
-        )
+        size = chosen_bucket_mb(model) if bucket_mb is None else bucket_mb
+        sent = sum(p.nbytes for p in model.parameters())
+        print(json.dumps({"bucket_mb": size, "gradient_bytes": sent, "milliseconds": found}))
+
+
+def measured_at(rate: str, sizes: list[str], arguments: list[str]) -> list[dict[str, Any]]:
+    """One entry for each size of buckets."""
+    close_link()
+    open_link(rate)
+    found: list[dict[str, Any]] = []
+    try:
+        for size in sizes:
+            ranks = [start(rank, [*arguments, "--bucket-mb", size]) for rank in range(2)]
+            texts = [rank.communicate()[0] for rank in ranks]
+            if any(rank.returncode for rank in ranks):
+                sys.exit("a rank failed")
+            found.append({"rate": rate, "chosen": size == "auto", **json.loads("".join(texts))})
+            print(found[-1], flush=True)
+    finally:
+        close_link()
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", default="resnet56")
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--rate", default="100mbit", help="as tc writes it")
+    rates = ["100mbit", "1gbit", UNSHAPED]
+    parser.add_argument("--rates", nargs="+", default=rates, help="as tc writes them")
     parser.add_argument("--bucket-mb", nargs="+", default=["25", "1", "0.5", "auto"])
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="write what was found to this file")
     parsed = parser.parse_args()
     if "RANK" in os.environ:
         (size,) = parsed.bucket_mb
         bucket_mb = None if size == "auto" else float(size)
         measure(parsed.model, parsed.batch_size, bucket_mb, parsed.steps)
         return
-    close_link()
-    open_link(parsed.rate)
-    try:
-        for size in parsed.bucket_mb:
-            own = ["--model", parsed.model, "--batch-size", str(parsed.batch_size)]
-            own += ["--bucket-mb", size, "--steps", str(parsed.steps)]
-            ranks = [start(rank, own) for rank in range(2)]
-            codes = [rank.wait() for rank in ranks]
-            if any(codes):
-                sys.exit("a rank failed")
-    finally:
-        close_link()
+    own = ["--model", parsed.model, "--batch-size", str(parsed.batch_size)]
+    own += ["--steps", str(parsed.steps)]
+    links = [link for rate in parsed.rates for link in measured_at(rate, parsed.bucket_mb, own)]
+    if parsed.json is not None:
+        problem = {"model": parsed.model, "batch_size": parsed.batch_size, "steps": parsed.steps}
+        stated = {"conditions": {**Conditions.now().values, "problem": problem}, "links": links}
+        parsed.json.parent.mkdir(parents=True, exist_ok=True)
+        parsed.json.write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -218,13 +218,17 @@ class ReducedModel(BranchModel, DistributedDataParallel):
 
 
 def chosen_bucket_mb(model: nn.Module) -> float:
-    """The size of buckets for a model: what is sent after backward has ended is one bucket.
+    """The size of buckets for a model."""
+    return bucket_mb_of(sum(p.nbytes for p in model.parameters() if p.requires_grad) / MB)
+
+
+def bucket_mb_of(gradient_mb: float) -> float:
+    """The size of buckets for a gradient: what is sent after backward has ended is one bucket.
 
     A sixteenth of the gradient, but not so small that the overhead of a message counts, nor larger
     than DDP's own buckets.
     """
-    size = sum(p.nbytes for p in model.parameters() if p.requires_grad) / MB
-    return min(max(size / 16, SMALLEST_BUCKET_MB), LARGEST_BUCKET_MB)
+    return min(max(gradient_mb / 16, SMALLEST_BUCKET_MB), LARGEST_BUCKET_MB)
 
 
 class PlainModel(BranchModel):

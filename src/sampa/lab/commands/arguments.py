@@ -397,6 +397,7 @@ class BenchArguments:
         sampa bench --device cuda --model resnet50 --batch-size 64
         sampa bench --count --model resnet56
         sampa bench --model nets.py:Net --shape 1x28x28 --batch-size 64 --advise
+        sampa bench --device cuda --model resnet50 --advise --gpus 64 --link 200
 
     Attributes:
         model: A network by name, such as resnet20, resnet56, mlp, bert-mini; or your own, as for
@@ -413,6 +414,9 @@ class BenchArguments:
         count: Only count what a step would cost a GPU: waits of the host, kernels, buffers. No GPU
             is needed.
         advise: End with two sentences on what to use here.
+        gpus: Predict steps on this many devices too, each as fast as the one measured; an even
+            number.
+        link: Gbit/s between any two of those devices.
         json: Write the results to this file.
         html: Write a page with the results to this file.
         timeline: Write an SVG of one step of SAMPa on two ranks to this file.
@@ -429,6 +433,8 @@ class BenchArguments:
     own_cost: bool = False
     count: bool = False
     advise: bool = False
+    gpus: Annotated[int, Rule("even and >= 2", lambda v: v >= 2 and v % 2 == 0)] | None = None
+    link: Positive = 100.0
     json: Path | None = None
     html: Path | None = None
     timeline: Path | None = None

@@ -18,6 +18,7 @@ from sampa.lab.bench.own_cost import own_costs
 from sampa.lab.bench.ranks import on_ranks
 from sampa.lab.bench.result import BenchResult, advice, result_of
 from sampa.lab.bench.rounds import measure_steps, peak_memory
+from sampa.lab.bench.scaling import SHOWN, scaling_table
 from sampa.lab.bench.tables import device_table, host_time_table, measured_on, result_tables
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.commands.arguments import BenchArguments
@@ -53,6 +54,9 @@ def main(arguments: BenchArguments) -> int:
     costs = on_ranks(own_costs, devices[:1], workload)[0] if arguments.own_cost else ()
     result = result_of(seconds, counts, peaks, stated, costs)
     _show(result, console, advise=arguments.advise)
+    if arguments.gpus is not None:
+        sizes = sorted({*SHOWN, arguments.gpus})
+        console.print(Fitted(scaling_table(result, arguments.link, sizes)))
     if arguments.json is not None:
         _write(arguments.json, json.dumps(result.as_json(), indent=2) + "\n")
     if arguments.html is not None:
