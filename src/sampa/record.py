@@ -18,7 +18,7 @@ from sampa.execution.evaluate import Answer, BatchLoss, Evaluator, batch_losses
 from sampa.execution.executor import Doubt
 from sampa.messages import refuse_endless_skipping, refuse_half_a_state, refuse_missing_batch
 from sampa.method import HELD, INCOMING, Batch, Context, Round, aligned, are_same
-from sampa.vectors.vector import Number, Vector, Weights, cosine, measure
+from sampa.vectors.vector import Number, Vector, Weights, compute_norms, cosine
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Journal:
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
         self._losses += [answer.loss for answer in answers]
-        measure(answer.gradient for answer in answers)
+        compute_norms(answer.gradient for answer in answers)
         self._norms += [answer.gradient.norm for answer in answers]
         # A local gradient is this rank's alone: what is decided by it must not differ.
         self._is_shared += [not evaluator.is_local(probe) for probe in probes]

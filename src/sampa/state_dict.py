@@ -16,7 +16,7 @@ from sampa.options import Options
 from sampa.record import Carried, Progress
 from sampa.vectors.vector import Vector, Weights, local
 
-SCHEMA = 1  # of the dictionary under "sampa" in state_dict
+STATE_SCHEMA = 1  # of the dictionary under "sampa" in state_dict
 
 
 def settings(base: Optimizer, method: Method, options: Options) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def saved(
     if held is not None:
         carried.require_held_batch()
     return {
-        "schema": SCHEMA,
+        "schema": STATE_SCHEMA,
         "settings": settings,
         "progress": dataclasses.asdict(carried.progress),
         "method_state": pack(carried.method_state) if vectors else outline(carried.method_state),
@@ -79,9 +79,9 @@ def checked(state_dict: dict[str, Any], settings: dict[str, Any] | None) -> dict
             "state_dict must come from a sampa optimizer (it has no key 'sampa'); to start from a "
             "plain optimizer's state load that into optimizer.base"
         )
-    if found.get("schema") != SCHEMA:
+    if found.get("schema") != STATE_SCHEMA:
         raise ValueError(
-            f"state_dict must have schema {SCHEMA}, got {found.get('schema')!r}; "
+            f"state_dict must have schema {STATE_SCHEMA}, got {found.get('schema')!r}; "
             "load it with the version of sampa that wrote it"
         )
     before, now = found["settings"], found["settings"] if settings is None else settings

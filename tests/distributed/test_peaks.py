@@ -29,7 +29,7 @@ def wide_net() -> nn.Module:
 
 def peaks(shared_memory: bool) -> dict[str, float]:
     """For some base optimizers: in sizes of the parameters, in a step after the first ones."""
-    lookahead.LARGE = 0  # as for a large model
+    lookahead.LARGE_MODEL = 0  # as for a large model
     found: dict[str, float] = {}
     for base in ("sgd-fused", "adamw-fused", "adamw-foreach"):
         options: dict[str, Any] = {"shared_memory": shared_memory}

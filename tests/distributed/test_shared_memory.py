@@ -40,7 +40,7 @@ def test_data_ranks_and_those_told_so_use_the_network(distribute: dict[str, obje
 
 
 def without_a_folder(run: Run) -> tuple[type, Outcome]:
-    shared_memory.FOLDER = Path("/there/is/no/such/folder")
+    shared_memory.MEMORY_FOLDER = Path("/there/is/no/such/folder")
     session = Session(run)
     session.advance(run.steps)
     assert isinstance(session.executor, sampa.Parallel)
@@ -67,11 +67,15 @@ def names_in_folder(run: Run) -> set[str]:
     session = Session(run)
     session.advance(2)
     dist.barrier()
-    return {path.name for path in shared_memory.FOLDER.iterdir() if path.name.startswith("sampa-")}
+    return {
+        path.name
+        for path in shared_memory.MEMORY_FOLDER.iterdir()
+        if path.name.startswith("sampa-")
+    }
 
 
 def test_the_memory_has_no_name_once_it_is_open() -> None:
-    before = {p.name for p in shared_memory.FOLDER.iterdir() if p.name.startswith("sampa-")}
+    before = {p.name for p in shared_memory.MEMORY_FOLDER.iterdir() if p.name.startswith("sampa-")}
     for names in run_ranks(2, names_in_folder, Run()):
         assert names <= before
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
 import sampa
-from sampa.execution.layers import LARGE, Layers
+from sampa.execution.layers import LARGE_BUFFER, Layers
 from tests.problems import cross_entropy_of, sgd, vector_batches
 
 
@@ -97,7 +97,7 @@ class Late(nn.Module):
     def __init__(self, first: int) -> None:
         super().__init__()
         self.passes, self.first = 0, first
-        self.register_buffer("table", torch.zeros(LARGE))
+        self.register_buffer("table", torch.zeros(LARGE_BUFFER))
 
     def forward(self, x: Tensor) -> Tensor:
         self.passes += 1

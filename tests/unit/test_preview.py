@@ -101,7 +101,7 @@ def test_a_large_model_is_peeked_at_in_halves_bit_for_bit(
     model, base = prepared(name, 2)
     g, before = gradients(model, 9), copy.deepcopy(base.state_dict())
     whole = peek(base, model, g)
-    monkeypatch.setattr("sampa.execution.lookahead.LARGE", 0)
+    monkeypatch.setattr("sampa.execution.lookahead.LARGE_MODEL", 0)
     assert same_bits(peek(base, model, g), whole)
     assert same_bits(base.state_dict(), before)
 

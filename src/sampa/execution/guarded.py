@@ -196,7 +196,7 @@ class LateChecks(Checks):
 
 # ---- signals -----------------------------------------------------------------------------------
 
-HELD = tuple(
+HELD_SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
@@ -237,7 +237,7 @@ class HeldSignals:
         self._pending: set[int] = set()
 
     def hold(self) -> None:
-        for number in HELD:
+        for number in HELD_SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler):
                 self._handlers[number] = handler  # noted before it is replaced

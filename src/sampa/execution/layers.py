@@ -26,7 +26,7 @@ from sampa.vectors.vector import Vector, Weights, copy_
 
 NORMALIZATIONS = (BatchNormLayer, InstanceNormLayer, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 # Buffers of more bytes are not copied once a pass has left them alone: tables, masks of attention.
-LARGE = 1 << 16
+LARGE_BUFFER = 1 << 16
 
 Place = tuple[nn.Module, str]
 """A buffer: its layer, and its name in it."""
@@ -90,7 +90,7 @@ class Layers:
 
     def saved_buffers(self) -> list[Buffer]:
         """All buffers as they are now, to be put back later."""
-        return save(buffers_of(self._modules()), self._steady)
+        return copied(buffers_of(self._modules()), self._steady)
 
     def _named_modules(self) -> Iterator[tuple[str, nn.Module]]:
         if self.model is not None:
@@ -144,7 +144,7 @@ class Layers:
                     self._learn(kept)
                 if counts and puts_back:
                     places = [b.place for b in kept.buffers if b.values is not None]
-                    self._counted = save((place, getattr(*place)) for place in places)
+                    self._counted = copied((place, getattr(*place)) for place in places)
             finally:
                 kept.put_back()
 
@@ -162,7 +162,7 @@ class Layers:
                         "a pass that may not count; it was not put back, and will be from now on",
                         stacklevel=2,
                     )
-            elif is_first and layer.training and buffer.tensor.nbytes > LARGE:
+            elif is_first and layer.training and buffer.tensor.nbytes > LARGE_BUFFER:
                 self._steady.add(buffer.place)
 
     @contextmanager
@@ -212,7 +212,7 @@ class Kept:
     def take(self, layers: Sequence[nn.Module]) -> None:
         """Keep what the pass may change in these layers, and switch their mode."""
         if self._notes_buffers:
-            self.buffers += save(buffers_of(layers), self._steady)
+            self.buffers += copied(buffers_of(layers), self._steady)
         for layer in layers if self._evaluation else []:
             if layer.training:
                 self._switched.append(layer)
@@ -233,7 +233,7 @@ def buffers_of(layers: Iterable[nn.Module]) -> Iterator[tuple[Place, Tensor]]:
                 yield (layer, name), buffer
 
 
-def save(buffers: Iterable[tuple[Place, Tensor]], steady: Container[Place] = ()) -> list[Buffer]:
+def copied(buffers: Iterable[tuple[Place, Tensor]], steady: Container[Place] = ()) -> list[Buffer]:
     """Buffers as they are now, with a copy of those that are not steady."""
     found = list(buffers)
     values = Vector(None if place in steady else b.detach() for place, b in found).clone()

@@ -43,14 +43,14 @@ ATOMS = frozenset(
 TENSOR_BY_TENSOR = (SGD, Adam, AdamW, Adagrad)
 """Optimizers of torch that treat each tensor on its own, and leave one without gradient alone."""
 
-LARGE = 10_000_000  # numbers, from which on memory counts more than the time of a call
+LARGE_MODEL = 10_000_000  # numbers, from which on memory counts more than the time of a call
 
 CHECKED_LOOKAHEADS = 2
 """How often an optimizer is checked: before its first step it has no state, after it it has."""
 
 
 @dataclass
-class Seen:
+class FirstLookaheads:
     """What is known of an optimizer from its first lookaheads.
 
     Attributes:
@@ -62,7 +62,7 @@ class Seen:
     shares_memory: bool = False
 
 
-_SEEN: WeakKeyDictionary[Optimizer, Seen] = WeakKeyDictionary()
+_SEEN: WeakKeyDictionary[Optimizer, FirstLookaheads] = WeakKeyDictionary()
 
 
 def lookahead(base: Optimizer, g: Vector) -> Move:
@@ -70,7 +70,7 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
     def move(_: Weights) -> None:
         weights = parameters_of(base)  # whatever part of them is at hand
-        seen = _SEEN.setdefault(base, Seen())
+        seen = _SEEN.setdefault(base, FirstLookaheads())
         snapshot = Snapshot(base, weights) if seen.lookaheads < CHECKED_LOOKAHEADS else None
         if snapshot is not None:
             seen.shares_memory = snapshot.shares_memory
@@ -89,7 +89,7 @@ def lookahead(base: Optimizer, g: Vector) -> Move:
 
 def _parts(base: Optimizer, weights: Weights) -> list[slice]:
     """The parts of the weights to step with, one after the other."""
-    if type(base) not in TENSOR_BY_TENSOR or sum(p.numel() for p in weights) < LARGE:
+    if type(base) not in TENSOR_BY_TENSOR or sum(p.numel() for p in weights) < LARGE_MODEL:
         return [slice(None)]
     sizes = list(accumulate(p.numel() for p in weights))
     half = bisect(sizes, sizes[-1] / 2)
@@ -114,7 +114,7 @@ def writes_into_gradients(base: Optimizer) -> bool:
 @contextmanager
 def borrowed_state(base: Optimizer) -> Iterator[None]:
     """Let `base` work on a copy of all that it keeps, then give it back the original."""
-    copies = Copies(base, shared_memory=_SEEN.setdefault(base, Seen()).shares_memory)
+    copies = Copies(base, shared_memory=_SEEN.setdefault(base, FirstLookaheads()).shares_memory)
     try:
         for owner, borrowed in copies.borrowed:
             vars(owner).update(borrowed)

@@ -17,7 +17,7 @@ Product = Callable[[Vector], Vector]
 
 # A remainder of this many units in the last place of the matrix's size is rounding: the space found
 # is invariant.
-NOISE = 100
+NOISE_FACTOR = 100
 
 
 class Lanczos:
@@ -52,7 +52,7 @@ class Lanczos:
         rest = self._orthogonal(image)
         size = max(map(abs, (*self._alphas, *self._betas)))
         beta = float(rest.norm)
-        self.is_closed = beta <= NOISE * self._precision * size
+        self.is_closed = beta <= NOISE_FACTOR * self._precision * size
         if self.is_closed:
             rest, beta = (self._orthogonal(fresh()) if fresh is not None else rest), 0.0
         self._betas.append(beta)

@@ -28,7 +28,7 @@ from sampa.samples import batch_size, select
 from sampa.torch_private import has_compiler
 from sampa.vectors.vector import Vector, add
 
-FORWARD, GRADIENT, PRODUCT = 1 / 3, 1.0, 2.0
+FORWARD_COST, GRADIENT_COST, PRODUCT_COST = 1 / 3, 1.0, 2.0
 """What a pass costs, in gradients: a backward pass is about two forward passes."""
 
 Matrix = Literal["hessian", "gauss-newton"]
@@ -57,7 +57,7 @@ class Part:
     number: int
 
 
-class Meter:
+class PassCounter:
     """Counts passes in gradients over all samples."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Surface:
         self.share = 1.0
         self._model, self._loss_fn, self._seed = model, loss_fn, seed
         self._training, self._normalize_logits = training, normalize_logits
-        self._layers, self._meter = Layers(model), Meter()
+        self._layers, self._meter = Layers(model), PassCounter()
         self._parts, self._is_checked = list(_parts(list(batches))), False
 
     @property
@@ -121,7 +121,7 @@ class Surface:
         """The loss where `move` takes the weights, with other values for floating-point buffers."""
         total = 0.0
         with Excursions().to(move, self.weights), torch.no_grad():
-            for part in self._passes(FORWARD, buffers):
+            for part in self._passes(FORWARD_COST, buffers):
                 total += part.share * self._value(part.batch, differentiable=False).item()
         return total
 
@@ -130,7 +130,7 @@ class Surface:
         """The loss and its gradient where `move` takes the weights."""
         total, gradient = 0.0, Vector([None] * len(self.weights))
         with Excursions().to(move, self.weights), torch.enable_grad():
-            for part in self._passes(GRADIENT):
+            for part in self._passes(GRADIENT_COST):
                 value = self._value(part.batch)
                 total += part.share * value.item()
                 found = torch.autograd.grad(value, self.weights, allow_unused=True)
@@ -143,7 +143,7 @@ class Surface:
         multiplied = self._hessian_product if matrix == "hessian" else self._gauss_newton_product
         total = Vector([None] * len(self.weights))
         with torch.enable_grad(), twice_differentiable():
-            for part in self._passes(PRODUCT):
+            for part in self._passes(PRODUCT_COST):
                 loss = checked_loss(self._loss_fn(part.batch))
                 total = add(total, multiplied(loss, v), part.share)
         return total

@@ -15,6 +15,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
+LARGEST_FILE = 100_000_000_000  # bytes; a pipe or a device has no end at all
 JSON_BYTES = 64_000_000  # the largest of our own has 1 MB
 JSON_DEPTH = 100  # lists and objects in each other; ours have 20, and a thousand end in a crash
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sampa.lab.files import open_file
+from sampa.lab.files import LARGEST_FILE, open_file
 from sampa.messages import require, unknown
 
 FOLDER, HUGGING_FACE = "folder:", "hf:"
-LARGEST = 100_000_000_000  # bytes of a file; a pipe has no end at all
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -156,7 +155,7 @@ def fingerprint(name: str) -> dict[str, str]:
 
 def file_fingerprint(file: Path) -> dict[str, str]:
     """Where a file is, and the SHA-256 of its content."""
-    with open_file(file, LARGEST) as stream:
+    with open_file(file, LARGEST_FILE) as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"path": str(file.resolve()), "sha256": digest}
 

@@ -35,7 +35,7 @@ from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.combines import Combine, replace_gradient
 from sampa.pieces.directions import Direction, Fresh
 from sampa.pieces.geometry import Geometry, Sphere
-from sampa.pieces.when import Always, Policy, Values
+from sampa.pieces.when import Always, Memory, Policy
 from sampa.vectors.vector import Vector
 
 
@@ -61,7 +61,7 @@ class SAMState:
 
     direction: Vector | None = None
     flat: Vector | None = None
-    policy: Values = ()
+    policy: Memory = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sampa.messages import require
 from sampa.method import Samples
 from sampa.samples import batch_size, bounds, select, split
 
-Part = Callable[[Any], Any]
+TakeSamples = Callable[[Any], Any]
 """From a batch to some of its samples."""
 
 
@@ -47,17 +47,17 @@ def cut(shares: Sequence[float]) -> tuple[Samples, ...]:
     return tuple(Samples(None if n == 1 else shard(j, n), s, j) for j, s in enumerate(shares))
 
 
-def shard(number: int, of: int) -> Part:
+def shard(number: int, of: int) -> TakeSamples:
     """Part `number` out of `of`."""
     return lambda batch: split(batch, of)[number][0]
 
 
-def rows(chosen: Tensor) -> Part:
+def rows(chosen: Tensor) -> TakeSamples:
     """The samples with these numbers."""
     return lambda batch: select(batch, chosen)
 
 
-def first_samples(share: float) -> Part:
+def first_samples(share: float) -> TakeSamples:
     """The first samples, at least one."""
 
     def part(batch: Any) -> Any:

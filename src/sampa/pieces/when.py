@@ -16,20 +16,20 @@ from sampa.messages import require, require_choice
 from sampa.method import Context
 from sampa.vectors.vector import Vector
 
-Values = tuple[float, ...]
+Memory = tuple[float, ...]
 
 
 class Policy(Protocol):
     """Whether to perturb at this step, from the gradient and the policy's own numbers."""
 
-    def __call__(self, context: Context, g: Vector, memory: Values) -> tuple[bool, Values]: ...
+    def __call__(self, context: Context, g: Vector, memory: Memory) -> tuple[bool, Memory]: ...
 
 
 @dataclass(frozen=True)
 class Always:
     """At every step: SAM."""
 
-    def __call__(self, context: Context, g: Vector, memory: Values) -> tuple[bool, Values]:
+    def __call__(self, context: Context, g: Vector, memory: Memory) -> tuple[bool, Memory]:
         return True, memory
 
 
@@ -42,7 +42,7 @@ class Every:
     def __post_init__(self) -> None:
         require("k", self.k, self.k >= 1, ">= 1")
 
-    def __call__(self, context: Context, g: Vector, memory: Values) -> tuple[bool, Values]:
+    def __call__(self, context: Context, g: Vector, memory: Memory) -> tuple[bool, Memory]:
         return context.t % self.k == 0, memory
 
 
@@ -60,7 +60,7 @@ class Coin:
     def __post_init__(self) -> None:
         require("warmup", self.warmup, self.warmup >= 0, ">= 0")
 
-    def __call__(self, context: Context, g: Vector, memory: Values) -> tuple[bool, Values]:
+    def __call__(self, context: Context, g: Vector, memory: Memory) -> tuple[bool, Memory]:
         if context.t < self.warmup:
             return False, memory
         if self.coins is not None:
@@ -128,7 +128,7 @@ class LargeGradient:
         given = self.total_steps is None or self.total_steps > 0
         require("total_steps", self.total_steps, given, "> 0 or None")
 
-    def __call__(self, context: Context, g: Vector, memory: Values) -> tuple[bool, Values]:
+    def __call__(self, context: Context, g: Vector, memory: Memory) -> tuple[bool, Memory]:
         mean, variance = memory or (0.0, math.exp(-10))
         q = float(g.norm) ** 2
         mean = self.delta * mean + (1 - self.delta) * q

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from sampa.torch_private import flatten
+from sampa.torch_private import flatten_tensors
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 # How many numbers a CPU sums in their own precision, in a norm and in a product.
@@ -122,7 +122,7 @@ def _joined(group: Sequence[Pair]) -> Pair:
     if len(group) == 1:
         s, t = group[0]
         return s.reshape(-1), t.reshape(-1)
-    both = flatten([t for side in zip(*group, strict=True) for t in side])
+    both = flatten_tensors([t for side in zip(*group, strict=True) for t in side])
     s, t = both.split(both.numel() // 2)
     return s, t
 
@@ -139,7 +139,7 @@ def _pieces(tensors: Sequence[Tensor], size: int) -> list[Tensor]:
     for t in tensors:
         short.append(t) if t.numel() <= SHORT else rows.append(t.reshape(-1))
     if short:
-        rows.insert(0, flatten(short))
+        rows.insert(0, flatten_tensors(short))
     return [p for row in rows for p in (row.split(size) if row.numel() > size else (row,))]
 
 

@@ -71,7 +71,7 @@ class Vector:
     def norm(self) -> Tensor:
         """‖v‖ over all tensors together: a float64 scalar on their device."""
         if self._norm is None:
-            measure([self])
+            compute_norms([self])
         assert self._norm is not None
         return self._norm
 
@@ -100,7 +100,7 @@ class Vector:
         return any(t.untyped_storage().data_ptr() in own for v in others for t in v.present)
 
 
-def measure(vectors: Iterable[Vector]) -> None:
+def compute_norms(vectors: Iterable[Vector]) -> None:
     """Compute the norms of several vectors at once: shards are summed in one exchange."""
     unknown = list({id(v): v for v in vectors if v._norm is None}.values())
     for v, norm in zip(unknown, global_norms([v.present for v in unknown]), strict=True):

@@ -105,7 +105,7 @@ def test_an_entry_of_another_schema_is_rebuilt(
     entry: CacheEntry, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry.arrays()
-    monkeypatch.setattr(cache, "SCHEMA", cache.SCHEMA + 1)
+    monkeypatch.setattr(cache, "CACHE_SCHEMA", cache.CACHE_SCHEMA + 1)
     entry.arrays()
     assert builder.calls == 2
 

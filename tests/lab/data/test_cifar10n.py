@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sampa.lab.data.label_noise import COLUMNS, FILE, load_cifar10n
+from sampa.lab.data.label_noise import COLUMNS, LABEL_FILE, load_cifar10n
 
 
 def columns(**changes: np.ndarray) -> dict[str, np.ndarray]:
@@ -16,7 +16,7 @@ def columns(**changes: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def write(folder: Path, values: dict[str, Any]) -> None:
-    np.savez(folder / FILE, **values)
+    np.savez(folder / LABEL_FILE, **values)
 
 
 def test_columns_get_short_names_and_int64(tmp_path: Path) -> None:

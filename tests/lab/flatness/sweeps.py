@@ -6,7 +6,7 @@ from typing import Any
 
 from sampa.lab.conditions import Conditions
 from sampa.lab.flatness.outcome import Found, MeasuredModel
-from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.settings import SweepSettings
 
 LEVELS = {"sgd": 3.0, "sam": 1.0, "<b>": 2.0}
 KINDS = ("accuracy", "sharpness", "plane", "line", "path", "triangle", "density")
@@ -38,4 +38,4 @@ def found(seeds: int = 3, points: int = 3) -> Found:
     }
     costs = dict.fromkeys(KINDS, 5.33) | {"accuracy": 0.0}
     conditions = Conditions({"commit": "abc"})
-    return Found(Settings(), subjects, values, costs, conditions, "sampa flatness")
+    return Found(SweepSettings(), subjects, values, costs, conditions, "sampa flatness")

@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from sampa.lab.flatness.outcome import barrier_table, difference_table, value_table
-from sampa.lab.flatness.page import page, write_record
+from sampa.lab.flatness.outcome import barrier_table, flatness_table, percent_table
+from sampa.lab.flatness.page import flatness_page, write_flatness_record
 from sampa.lab.flatness.ranks import correlation, correlation_table
 from sampa.lab.flatness.saved import read_found, write_found
-from sampa.lab.flatness.settings import FILE
-from sampa.lab.results.heat_map import HeatMap, Scale, heat_map
+from sampa.lab.flatness.settings import FLATNESS_FILE
+from sampa.lab.results.heat_map import ColorScale, HeatMap, heat_map
 from sampa.lab.results.summary import summarize
 from tests.lab.flatness.sweeps import found
 
 
 def test_intervals_are_over_seeds_or_over_the_batches_of_a_single_one() -> None:
-    table = value_table(found(), "toy")
+    table = flatness_table(found(), "toy")
     summary = summarize([3.0, 3.2, 3.4])
     assert table.rows[1][1].text == f"{summary.mean:.3g} ± {summary.margin:.2g}"
-    single = value_table(found(seeds=1), "toy")
+    single = flatness_table(found(seeds=1), "toy")
     assert single.rows[1][1].text == "3 ± 0"
     assert "over batches" in single.notes[0]
 
 
 def test_differences_are_paired_and_in_percent_of_the_first() -> None:
-    table = difference_table(found(), "toy")
+    table = percent_table(found(), "toy")
     assert table is not None
     assert table.rows[1][1].text == "-62.5 ± 0.0\u00a0%"  # of 3.2
     assert not table.rows[1][1].unsure
@@ -64,7 +64,7 @@ def test_maps_have_one_scale_and_tell_their_numbers() -> None:
         HeatMap(name, [-1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [[v] * 3] * 3)
         for name, v in (("low", 1.0), ("high", 100.0))
     )
-    scale = Scale.of([low, high])
+    scale = ColorScale.of([low, high])
     assert (scale.low, scale.high) == (1.0, 100.0)
     assert scale.share(10.0) == pytest.approx(0.5)
     assert scale.share(float("nan")) == 1.0
@@ -78,7 +78,7 @@ def test_contours_are_where_the_values_are() -> None:
     """Of exp(x): contours are vertical lines at the levels' logarithms."""
     axis = [float(x) for x in range(11)]
     steep = HeatMap("steep", axis, axis, [[float(np.exp(x))] * 11 for x in axis])
-    drawn = heat_map(steep, Scale.of([steep]))
+    drawn = heat_map(steep, ColorScale.of([steep]))
     path = re.search(r'class="contour" fill="none" d="([^"]+)"', drawn)
     assert path is not None
     places = {float(x) for x in re.findall(r"[ML]([\d.]+),", path[1])}
@@ -86,7 +86,7 @@ def test_contours_are_where_the_values_are() -> None:
 
 
 def test_the_page_needs_nothing_else_and_escapes_names() -> None:
-    text = page(found())
+    text = flatness_page(found())
     assert "://" not in text
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
@@ -95,12 +95,12 @@ def test_the_page_needs_nothing_else_and_escapes_names() -> None:
 
 def test_a_record_has_numbers_words_and_pictures(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("What was found, in words.\n")
-    write_record(found(), tmp_path)
+    write_flatness_record(found(), tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert "What was found, in words." in text
     for name in re.findall(r"\]\(([^)]+)\)", text):
         assert (tmp_path / name).is_file()
-    assert json.loads((tmp_path / FILE).read_text())["settings"]["rho"] == 0.1
+    assert json.loads((tmp_path / FLATNESS_FILE).read_text())["settings"]["rho"] == 0.1
     assert len(re.findall(r"Cost: 5 gradients over these samples", text)) == 6  # of each picture
 
 
@@ -115,7 +115,7 @@ def test_barriers_are_those_of_the_line_between_its_ends() -> None:
 def test_marks_are_drawn_where_they_are() -> None:
     axis = [0.0, 1.0, 2.0]
     shown = HeatMap("", axis, axis, [[1.0] * 3] * 3, {"a": (0.0, 0.0), "b": (1.5, 2.0)})
-    drawn = heat_map(shown, Scale.of([shown]))
+    drawn = heat_map(shown, ColorScale.of([shown]))
     assert "M2.0,25.0h6M5.0,22.0v6" in drawn  # the middle of the lower left cell
     assert "M17.0,5.0h6M20.0,2.0v6" in drawn
     assert re.findall(r">(\w)</text>", drawn) == ["a", "b"]
@@ -125,8 +125,8 @@ def test_marks_are_drawn_where_they_are() -> None:
 
 
 def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_found(found(), tmp_path / FILE)
-    assert read_found(tmp_path / FILE) == found()
+    write_found(found(), tmp_path / FLATNESS_FILE)
+    assert read_found(tmp_path / FLATNESS_FILE) == found()
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,6 @@ def test_a_file_that_is_not_ours_is_refused(
     for key in where[:-1]:
         inner = inner[key]
     inner[where[-1]] = value
-    (tmp_path / FILE).write_text(json.dumps(saved))
+    (tmp_path / FLATNESS_FILE).write_text(json.dumps(saved))
     with pytest.raises(ValueError, match=message):
-        read_found(tmp_path / FILE)
+        read_found(tmp_path / FLATNESS_FILE)

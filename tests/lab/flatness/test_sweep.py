@@ -17,7 +17,7 @@ import torch
 
 from sampa import flatness
 from sampa.lab.cli import main
-from sampa.lab.flatness.settings import FILE, Settings
+from sampa.lab.flatness.settings import FLATNESS_FILE, SweepSettings
 from sampa.lab.flatness.subjects import of_runs
 from sampa.lab.flatness.sweep import jobs_of
 from sampa.lab.models.small import Conv3
@@ -58,7 +58,7 @@ def test_numbers_are_those_of_the_library_and_a_sweep_goes_on_where_it_stopped(
     assert values == pytest.approx(by_hand(runs / "sam" / "seed-1"), rel=1e-12)
     assert found["gradients"]["sharpness"] == pytest.approx(5 + 1 / 3)
     assert page.read_text().count('<svg class="heat"') == 2  # a plane of each method
-    assert json.loads((tmp_path / FILE).read_text()) == found  # for a report
+    assert json.loads((tmp_path / FLATNESS_FILE).read_text()) == found  # for a report
     assert_a_line_goes_through_its_models(found["values"]["path"], runs)
 
     before = contents(tmp_path)
@@ -135,11 +135,11 @@ def test_two_processes_that_were_killed_find_the_bits_of_one(runs: Path, tmp_pat
     wait_until(lambda: not processes_with(str(cut)))  # those that it started end with it
     done = {file: file.stat().st_mtime_ns for file in cut.glob("jobs/*.json")}
     assert 2 <= len(done) < len(contents(whole))
-    assert not (cut / FILE).exists()
+    assert not (cut / FLATNESS_FILE).exists()
     assert started(2, cut).wait(240) == 0
     assert contents(cut) == contents(whole)
     assert {file: file.stat().st_mtime_ns for file in done} == done
-    one, two = (json.loads((out / FILE).read_text()) for out in (whole, cut))
+    one, two = (json.loads((out / FLATNESS_FILE).read_text()) for out in (whole, cut))
     assert one["values"] == two["values"]
 
 
@@ -168,20 +168,23 @@ def test_variants_of_a_method_are_told_apart(runs: Path, tmp_path: Path) -> None
     folders = [runs / "sgd" / "seed-0", runs / "sam" / "seed-0", tmp_path / "longer"]
     subjects = of_runs(folders, None)
     assert [s.method for s in subjects] == ["sgd, epochs=2", "sgd, epochs=3", "sam"]
-    before = jobs_of(of_runs(folders[:2], None), ["loss"], Settings(), tmp_path)
+    before = jobs_of(of_runs(folders[:2], None), ["loss"], SweepSettings(), tmp_path)
     assert {job.key for job in before} < {
-        job.key for job in jobs_of(subjects, ["loss"], Settings(), tmp_path)
+        job.key for job in jobs_of(subjects, ["loss"], SweepSettings(), tmp_path)
     }
 
 
 def test_lines_and_planes_are_between_methods_or_between_seeds(runs: Path, tmp_path: Path) -> None:
     both = ["path", "triangle"]
     methods = jobs_of(
-        of_runs([f.parent for f in runs.rglob("result.json")], None), both, Settings(), tmp_path
+        of_runs([f.parent for f in runs.rglob("result.json")], None),
+        both,
+        SweepSettings(),
+        tmp_path,
     )
     assert [(job.measure, job.labels) for job in methods] == [("path", ("sgd", "sam"))]
     seeds = jobs_of(
-        of_runs([runs / "sam" / f"seed-{i}" for i in (0, 1)], None), both, Settings(), tmp_path
+        of_runs([runs / "sam" / f"seed-{i}" for i in (0, 1)], None), both, SweepSettings(), tmp_path
     )
     assert [(job.measure, job.labels) for job in seeds] == [("path", ("seed 0", "seed 1"))]
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from sampa.lab.flatness.page import page as flatness_page
+from sampa.lab.flatness.page import flatness_page as flatness_page
 from sampa.lab.flatness.saved import write_found
-from sampa.lab.flatness.settings import FILE
+from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.report import make_report
 from tests.lab.flatness.sweeps import found
 from tests.lab.report.browsing import DESKTOP, PHONE, brightness, needs_chromium, overflow
@@ -29,7 +29,7 @@ def address(request: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
         file.write_text(flatness_page(found(points=7)), encoding="utf-8")
     else:
         write_grid(root / "runs")
-        write_found(found(points=7), root / "runs" / "flatness" / FILE)
+        write_found(found(points=7), root / "runs" / "flatness" / FLATNESS_FILE)
         (root / "runs" / "flatness" / "notes.md").write_text(f"Written by\n\n    {'long ' * 40}\n")
         file.write_text(make_report([root / "runs"]).html, encoding="utf-8")
     return file.as_uri()

@@ -13,8 +13,8 @@ from sampa.lab.report.experiment import (
     ExperimentView,
     counted_verdicts,
     experiment_view,
-    finding,
     notes_as_html,
+    outcome_finding,
     sentence,
 )
 from sampa.lab.report.groups import group
@@ -46,15 +46,15 @@ def test_verdicts_are_counted_in_a_fixed_order() -> None:
 
 def test_without_the_papers_differences_ours_are_counted() -> None:
     found = replace(without_paper(OUTCOME), pairs=(("SAMPa-0.2", "a"),))
-    assert finding(found) == "Against a: 1 above."
+    assert outcome_finding(found) == "Against a: 1 above."
 
 
 def test_a_fact_says_more_than_a_count() -> None:
-    assert finding(replace(OUTCOME, facts=("A fact.", "Another."))) == "A fact."
+    assert outcome_finding(replace(OUTCOME, facts=("A fact.", "Another."))) == "A fact."
 
 
 def test_without_differences_sampas_value_stands_beside_the_papers() -> None:
-    assert finding(replace(OUTCOME, pairs=())) == (
+    assert outcome_finding(replace(OUTCOME, pairs=())) == (
         "Row, SAMPa-0.2: 94.50 ± 2.50; in the paper 95.5."
     )
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from sampa.lab.flatness.saved import write_found
-from sampa.lab.flatness.settings import FILE
+from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.report import make_report
 from sampa.lab.report.collect import collect
-from sampa.lab.report.flatness import finding
+from sampa.lab.report.flatness import flatness_finding
 from tests.lab.flatness.sweeps import found
 from tests.lab.oddities import KINDS, odd_file
 from tests.lab.report.folders import a_run, write_grid, write_run
@@ -24,7 +24,7 @@ from tests.lab.report.folders import a_run, write_grid, write_run
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = write_grid(tmp_path_factory.mktemp("report") / "runs")
-    write_found(found(), root / "flatness" / FILE)
+    write_found(found(), root / "flatness" / FLATNESS_FILE)
     (root / "flatness" / "notes.md").write_text("In words: <i>flat</i>.\n")
     return make_report([root]).html
 
@@ -49,18 +49,18 @@ def test_one_script_runs_and_its_hash_is_in_the_policy(page: str) -> None:
 
 
 def test_the_sentence_tells_the_flattest_and_whether_it_goes_with_accuracy() -> None:
-    text = finding(found(), "toy")
+    text = flatness_finding(found(), "toy")
     assert text.startswith("Lowest mean worst-case sharpness: sam, 1.2. Over 9 models its rank")
     assert "is −1.00" in text
     assert text.endswith("lower goes with better accuracy.")
-    assert finding(found(seeds=1), "toy") == "Lowest mean worst-case sharpness: sam, 1."
+    assert flatness_finding(found(seeds=1), "toy") == "Lowest mean worst-case sharpness: sam, 1."
     planes = replace(found(), values={"plane": found().values["plane"]})
-    assert finding(planes, "toy") == "Landscapes of sgd, sam, <b>."
+    assert flatness_finding(planes, "toy") == "Landscapes of sgd, sam, <b>."
 
 
 def test_a_sweep_is_shown_once_and_without_runs_too(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_found(found(), tmp_path / name / FILE)
+        write_found(found(), tmp_path / name / FLATNESS_FILE)
     assert len(collect([tmp_path]).flatness) == 1
     page = make_report([tmp_path]).html
     assert "<h1>Flatness of 9 models</h1>" in page
@@ -70,7 +70,7 @@ def test_a_sweep_is_shown_once_and_without_runs_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_cannot_be_read_is_left_out_with_the_reason(kind: str, tmp_path: Path) -> None:
     write_run(tmp_path / "good", a_run())
-    odd_file(tmp_path / FILE, kind)
+    odd_file(tmp_path / FLATNESS_FILE, kind)
     (left_out,) = collect([tmp_path]).left_out
     assert "a file is not readable: it must" in left_out.reason
 
@@ -79,6 +79,6 @@ def test_a_file_that_no_command_wrote_is_left_out_with_the_reason(tmp_path: Path
     write_run(tmp_path / "good", a_run())
     saved = found().as_json()
     saved["values"]["sharpness"]["toy sam seed 0"] = ["<b>"]
-    (tmp_path / FILE).write_text(json.dumps(saved))
+    (tmp_path / FLATNESS_FILE).write_text(json.dumps(saved))
     (left_out,) = collect([tmp_path]).left_out
     assert "must have values.sharpness['toy sam seed 0'] as lists" in left_out.reason

@@ -21,7 +21,7 @@ from sampa.lab.report.recipe import (
     sweeps,
     time_chart,
 )
-from sampa.lab.results.charts import Line, in_words
+from sampa.lab.results.charts import Line, chart_in_words
 from sampa.lab.results.html import minus
 from sampa.lab.results.table import ABSENT, Table
 from tests.lab.report.folders import a_run, only_recipe, write_grid, write_run
@@ -190,14 +190,14 @@ def test_curves_are_told_in_words(tmp_path: Path) -> None:
     scores = {"sgd": (90.0,), "sam": (91.0,)}
     chart = curves(only_recipe(write_grid(tmp_path, scores)))[0]
     expected = "Mean over seeds, from first to last epoch. sgd: 87 to 89; sam: 88 to 90."
-    assert in_words(chart) == expected
+    assert chart_in_words(chart) == expected
 
 
 def test_time_is_shown_for_every_run_and_told_as_means(tmp_path: Path) -> None:
     chart = time_chart(only_recipe(write_grid(tmp_path)), mixed=[])
     sam = chart.lines[1]
     assert (sam.x, sam.y) == ([20, 21, 22], [91, 93, 92])
-    assert "sam: 92 at 21" in in_words(chart)
+    assert "sam: 92 at 21" in chart_in_words(chart)
 
 
 def test_runs_that_differ_in_lambda_only_are_a_sweep(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sampa.lab.reproduce.runner as runner
 from sampa.lab.cli import main
 from sampa.lab.reproduce import gap, theory, toy
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.records import page, write_outcome
+from sampa.lab.reproduce.records import outcome_page, write_outcome
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.outcome import Outcome
 from sampa.lab.training.folder import RunFolder
@@ -37,7 +37,7 @@ def test_every_experiment_runs_in_seconds_on_embedded_digits(name: str, out: Pat
     outcome = EXPERIMENTS[name].outcome(Request("smoke", out, seeds=1))
     assert outcome.entries
     assert all(entry.values for entry in outcome.entries)
-    assert f"# {name}: " in page(outcome)
+    assert f"# {name}: " in outcome_page(outcome)
 
 
 FIGURES = [name for name in EXPERIMENTS if name.startswith("fig-")]
@@ -172,7 +172,7 @@ def test_numbers_must_be_at_least_one(option: str, capsys: pytest.CaptureFixture
 
 
 def test_the_toy_figure_has_the_papers_order() -> None:
-    paths = {name: toy.distances(make, seed=0) for name, make in toy.METHODS.items()}
+    paths = {name: toy.distances(make, seed=0) for name, make in toy.TOY_METHODS.items()}
     tail = {name: max(path[-20:]) for name, path in paths.items()}
     assert max(tail["SAM"], tail["SAMPa-0"], tail["SAMPa-0.2"]) < 0.03
     assert tail["SAMPa-1 (OptGD)"] < 1e-9

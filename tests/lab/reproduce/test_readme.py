@@ -11,8 +11,8 @@ import pytest
 
 from sampa.lab.reproduce.idea import LEFT, picture
 from sampa.lab.reproduce.readme import (
-    BLOCKS,
     DRAWN,
+    MARKED_BLOCKS,
     PICTURE,
     accuracy_differences,
     markers,
@@ -61,18 +61,18 @@ def test_the_counts_are_those_of_the_records() -> None:
     for c in accuracy_differences(RECORDS):
         if abs(c.ours.mean) >= c.ours.margin:
             surely["above" if c.ours.mean > 0 else "below"] += 1
-    text = " ".join(BLOCKS["speed"](RECORDS))
+    text = " ".join(MARKED_BLOCKS["speed"](RECORDS))
     assert f"above SAM in {surely['above']}, below in {surely['below']}," in text
     record = json.loads((ROOT / "results" / "bench" / f"{DRAWN}.json").read_text())
     assert f"{record['ratios']['sam/sampa']['median']:.1f} times as fast" in text
 
 
 def test_what_is_around_the_blocks_stays() -> None:
-    empty = "".join(f"before {n}\n{markers(n)[0]}\nold\n{markers(n)[1]}\n" for n in BLOCKS)
+    empty = "".join(f"before {n}\n{markers(n)[0]}\nold\n{markers(n)[1]}\n" for n in MARKED_BLOCKS)
     text = updated(empty + "after\n", RECORDS)
     assert "old" not in text
     assert text.endswith("<!-- end of results -->\nafter\n")
-    assert text.count("before") == len(BLOCKS)
+    assert text.count("before") == len(MARKED_BLOCKS)
     assert updated(text, RECORDS) == text
 
 

@@ -52,7 +52,7 @@ def test_neighbors_with_the_same_seed_share_a_process(tmp_path: Path) -> None:
     methods = ("sgd", "sam", "sampa", "asam", "vasso")
     runs = planned(tmp_path, *methods) | planned(tmp_path, "sgd", seed=1)
     found = list(runner._batches(runs, Request("cpu", tmp_path), 1))
-    assert [len(b.runs) for b in found] == [runner.BATCH, 1, 1]
+    assert [len(b.runs) for b in found] == [runner.RUNS_A_PROCESS, 1, 1]
     assert [folder for b in found for folder in b.runs] == list(runs)
 
 

@@ -15,7 +15,7 @@ from sampa.lab.reproduce import speed
 from tests.ranks import run_ranks
 
 CPU = torch.device("cpu")
-SMALL = speed.NETWORKS["smoke"]
+SMALL = speed.WORKLOADS["smoke"]
 
 
 def small_contest() -> speed.ContestResult:

@@ -12,7 +12,7 @@ from sampa.lab.data.places import cache_folder
 from sampa.lab.results import figures as module
 from sampa.lab.results.charts import Chart, Line
 from sampa.lab.results.drawing import page_chart
-from sampa.lab.results.figures import FEW, Figures, figures, name_of
+from sampa.lab.results.figures import DRAWN_HERE, Figures, figures, name_of
 
 CHART = Chart("one", "A title", "epoch", "loss", [Line("sgd", [1.0, 2.0], [3.0, 2.5])])
 
@@ -27,7 +27,7 @@ def drawings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         drawn.append(chart.name)
         return page_chart(chart, prefix)
 
-    monkeypatch.setattr(module, "draw", counted)
+    monkeypatch.setattr(module, "draw_figure", counted)
     return drawn
 
 
@@ -128,7 +128,7 @@ def test_figures_take_the_places_of_their_marks_and_of_nothing_else() -> None:
 def test_processes_draw_the_same_as_this_one(
     drawings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "draw", page_chart)
+    monkeypatch.setattr(module, "draw_figure", page_chart)
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1})
-    wanted = [(CHART, f"p{i}") for i in range(2 * FEW)]
+    wanted = [(CHART, f"p{i}") for i in range(2 * DRAWN_HERE)]
     assert figures(wanted) == [page_chart(*each) for each in wanted]

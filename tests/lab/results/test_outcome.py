@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sampa.lab.conditions import Conditions
-from sampa.lab.reproduce.records import page
+from sampa.lab.reproduce.records import outcome_page
 from sampa.lab.results.charts import Chart, Line
 from sampa.lab.results.outcome import Choice, Entry, Outcome, Tuned, with_average
 from sampa.lab.results.outcome_tables import difference_table, value_table
@@ -112,7 +112,7 @@ def test_a_row_shows_paper_ours_n_and_difference() -> None:
 
 def test_the_page_has_heading_conditions_tables_and_command() -> None:
     made = replace(outcome(A, B), command="sampa reproduce an-id", notes="Said by hand.\n")
-    text = page(made)
+    text = outcome_page(made)
     for part in ("# an-id: a title", "reduced to two CPU cores. some data.", "`tab:some`"):
         assert part in text
     assert "| row | a | 95.00 ± 0.10 | 92.00 ± 2.00 | 3 | -3.00 |" in text

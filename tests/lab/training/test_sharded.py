@@ -23,7 +23,7 @@ from sampa.lab.training.manifest import MANIFEST, CheckpointError
 from sampa.lab.training.run import ModelSpec, Run
 from sampa.lab.training.saved import load_saved
 from sampa.lab.training.session import Settings
-from sampa.lab.training.sharding import layers_of, require_shardable
+from sampa.lab.training.sharding import layers_of, require_run_shards
 from sampa.lab.training.shards import Assembly, Shards
 from sampa.lab.training.trees import Shard
 from sampa.messages import WrongUsage
@@ -95,7 +95,7 @@ def test_what_needs_the_whole_model_is_refused(
     changes: dict[str, bool], settings: dict[str, int], message: str
 ) -> None:
     with pytest.raises(WrongUsage, match=message):
-        require_shardable(tiny_run(**changes), None, Settings(shard=True, **settings))  # pyright: ignore[reportArgumentType]
+        require_run_shards(tiny_run(**changes), None, Settings(shard=True, **settings))  # pyright: ignore[reportArgumentType]
 
 
 # ---- runs on real ranks ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sampa.execution.evaluate import Evaluator
 from sampa.execution.parallel.agreement import BatchMark
 from sampa.vectors.vector import Vector
 
-Names = Mapping[Tensor, str]
+ParameterNames = Mapping[Tensor, str]
 """The name of each parameter of the model."""
 
 
@@ -64,7 +64,7 @@ class Exchange(Protocol):
         ...
 
 
-def refuse_unused(names: Names, unused: Sequence[Tensor]) -> NoReturn:
+def refuse_unused(names: ParameterNames, unused: Sequence[Tensor]) -> NoReturn:
     """Refuse to go on with a gradient of which others expect more, naming the first parameter."""
     raise RuntimeError(
         f"no gradient arrived for {names[unused[0]]!r} and {len(unused) - 1} other "

@@ -43,7 +43,7 @@ from sampa.execution.parallel.sharded import (
 from sampa.execution.profiling import EXCHANGE
 from sampa.method import INCOMING, Probe, Round
 from sampa.vectors.reductions import over_shards
-from sampa.vectors.vector import Weights, is_sharded, measure
+from sampa.vectors.vector import Weights, compute_norms, is_sharded
 
 
 class ExchangedPass(Pass):
@@ -322,7 +322,7 @@ class Parallel:
 
 def _are_equal(answers: list[Answer]) -> Tensor:
     """Whether all gradients have the same norm, and a good one: a flag on the device."""
-    measure(answer.gradient for answer in answers)
+    compute_norms(answer.gradient for answer in answers)
     norms = torch.stack([answer.gradient.norm for answer in answers])
     return (norms.amin() == norms.amax()) & (norms[0] > 0) & norms[0].isfinite()
 

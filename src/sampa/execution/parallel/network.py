@@ -20,7 +20,7 @@ from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
 from sampa.execution.parallel.agreement import BatchMark
 from sampa.execution.parallel.exchange import (
-    Names,
+    ParameterNames,
     Sharing,
     gradient_stride,
     refuse_uncalled,
@@ -119,7 +119,7 @@ class GatheredLosses:
 class NetworkExchange:
     """Averages over data ranks and gathers over branches, bucket by bucket, in a fixed order."""
 
-    def __init__(self, groups: Groups, names: Names, *, use_varies: bool) -> None:
+    def __init__(self, groups: Groups, names: ParameterNames, *, use_varies: bool) -> None:
         self._names = names
         self._used = UsedParameters(names)
         self._groups = groups

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sampa.execution.parallel.exchange import Exchange, Names
+from sampa.execution.parallel.exchange import Exchange, ParameterNames
 from sampa.execution.parallel.groups import Groups
 from sampa.execution.parallel.model import PlainModel, ReducedModel, SharedStatistics
 from sampa.execution.parallel.network import NetworkExchange
@@ -37,7 +37,7 @@ class Route:
     groups: Groups
     model: nn.Module
     statistics: SharedStatistics
-    names: Names
+    names: ParameterNames
     options: RouteOptions
 
     @property

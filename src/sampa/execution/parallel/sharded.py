@@ -24,7 +24,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
 from sampa.execution.parallel.agreement import BatchMark
-from sampa.execution.parallel.exchange import Names, Sharing, refuse_unused
+from sampa.execution.parallel.exchange import ParameterNames, Sharing, refuse_unused
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.execution.parallel.model import MB, PlainModel, SharedStatistics, chosen_bucket_mb
 from sampa.execution.parallel.network import GatheredLosses
@@ -53,7 +53,7 @@ class ShardExchange:
     """Gives every branch's gradient to the others, shard by shard, in a fixed order."""
 
     def __init__(
-        self, groups: Groups, names: Names, *, use_varies: bool, bucket_bytes: float
+        self, groups: Groups, names: ParameterNames, *, use_varies: bool, bucket_bytes: float
     ) -> None:
         self._groups = groups
         self._names = names
@@ -180,7 +180,7 @@ class ShardRoute:
     groups: Groups
     model: nn.Module
     statistics: SharedStatistics
-    names: Names
+    names: ParameterNames
     options: RouteOptions
 
     keeps_its_buckets = True

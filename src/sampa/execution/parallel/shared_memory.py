@@ -26,7 +26,7 @@ from torch import Tensor
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.parallel.agreement import BatchMark
 from sampa.execution.parallel.exchange import (
-    Names,
+    ParameterNames,
     Sharing,
     gradient_stride,
     refuse_uncalled,
@@ -35,7 +35,7 @@ from sampa.execution.parallel.exchange import (
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.vectors.vector import Vector, Weights, copy_
 
-FOLDER = Path("/dev/shm")  # files there live in memory
+MEMORY_FOLDER = Path("/dev/shm")  # files there live in memory
 ORDERED_STORES = ("x86_64", "AMD64")  # processors that show others their stores in order
 TOKEN = 64  # bytes by which a rank knows that it opened the right file
 BOARD = 64  # bytes for each rank's counters, on a cache line of their own
@@ -140,10 +140,10 @@ def open_shared_memory(
 
 def _create(size: int) -> tuple[str, bytes] | None:
     """A file of that size, and the secret at its start."""
-    if platform.machine() not in ORDERED_STORES or not FOLDER.is_dir():
+    if platform.machine() not in ORDERED_STORES or not MEMORY_FOLDER.is_dir():
         return None
     token = secrets.token_bytes(TOKEN)
-    descriptor, path = tempfile.mkstemp(prefix="sampa-", dir=FOLDER)
+    descriptor, path = tempfile.mkstemp(prefix="sampa-", dir=MEMORY_FOLDER)
     try:
         # Reserved now: writing into memory that is not there would kill the process.
         os.posix_fallocate(descriptor, 0, size)
@@ -166,7 +166,7 @@ def _opened(path: str, token: bytes) -> mmap.mmap | None:
     return memory if memory[:TOKEN] == token else None
 
 
-class Place(enum.IntEnum):
+class Slot(enum.IntEnum):
     """What a rank shows the others beside its gradient."""
 
     WRITTEN = 0  # how many gradients it has written
@@ -179,7 +179,7 @@ class SharedMemoryExchange:
     """Gathers over branches on one machine; there are no data ranks to average over."""
 
     def __init__(
-        self, groups: Groups, memory: SharedMemory, names: Names, *, use_varies: bool
+        self, groups: Groups, memory: SharedMemory, names: ParameterNames, *, use_varies: bool
     ) -> None:
         self._groups = groups
         self._memory = memory
@@ -222,14 +222,14 @@ class SharedMemoryExchange:
                 refuse_unused(self._names, unused)
         written = self._write(own, weights, mark)
         patterns = self._patterns(own.pattern)[:branches]
-        self._memory.wait(Place.WRITTEN, written)
-        self._losses = [self._loss.new_tensor(x) for x in self._memory.read(Place.LOSS)]
-        self._marks = torch.tensor(self._memory.read(Place.BATCH), dtype=torch.float64)[:, None]
+        self._memory.wait(Slot.WRITTEN, written)
+        self._losses = [self._loss.new_tensor(x) for x in self._memory.read(Slot.LOSS)]
+        self._marks = torch.tensor(self._memory.read(Slot.BATCH), dtype=torch.float64)[:, None]
         vectors = [
             own if branch == self._groups.branch else self._rows.read(branch, weights, pattern)
             for branch, pattern in enumerate(patterns)
         ]
-        self._memory.advance(Place.READ)
+        self._memory.advance(Slot.READ)
         return vectors
 
     def _write(self, v: Vector, weights: Weights, mark: BatchMark | None) -> int:
@@ -239,16 +239,16 @@ class SharedMemoryExchange:
                 "gradients of different kinds cannot travel through shared memory; use "
                 "sampa.distribute(model, shared_memory=False)"
             )
-        count = self._memory.count(Place.WRITTEN)
-        self._memory.wait(Place.READ, count)  # the gradient that is in the row now
-        self._memory.post(Place.LOSS, self._loss.item())
+        count = self._memory.count(Slot.WRITTEN)
+        self._memory.wait(Slot.READ, count)  # the gradient that is in the row now
+        self._memory.post(Slot.LOSS, self._loss.item())
         if mark is not None:
-            self._memory.post(Place.BATCH, mark.value(self._loss).item())
+            self._memory.post(Slot.BATCH, mark.value(self._loss).item())
         others = self._groups.branches - 1
         self._groups.traffic.header_bytes += 16 * others
         self._groups.traffic.gradient_bytes += sum(t.nbytes for t in v.present) * others
         copy_(self._rows.entries(self._groups.branch, weights, v.pattern), v.present)
-        return self._memory.advance(Place.WRITTEN)
+        return self._memory.advance(Slot.WRITTEN)
 
     def _patterns(self, pattern: tuple[bool, ...]) -> list[tuple[bool, ...]]:
         """Which entries each branch's gradient has."""

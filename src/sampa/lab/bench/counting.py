@@ -36,12 +36,12 @@ BASES: dict[str, Callable[[Any], Optimizer]] = {
     "adamw-foreach": lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
 }
 COUNTED = ("base", "sam", "sampa")
-BATCH, CLASSES = 4, 3
+COUNTED_BATCH, COUNTED_CLASSES = 4, 3
 
 # As in torch's CUDA code: a launch on lists takes at most this many tensors, by the number of
 # lists, and this many blocks of 65,536 elements; `cat` takes at most this many tensors.
 TENSORS_PER_LAUNCH = (110, 64, 48, 36, 30)
-BLOCKS, BLOCK, CAT = 320, 65_536, 128
+GPU_BLOCKS, GPU_BLOCK, CAT = 320, 65_536, 128
 NO_KERNEL = ("aten::empty", "aten::new_empty", "aten::detach", "prim::")
 
 
@@ -134,7 +134,7 @@ class Host(TorchFunctionMode):
         """Make a step; how often the host waited in it."""
         self.steps += 1
         self.waits = 0
-        batch = torch.zeros(BATCH, device="cuda")
+        batch = torch.zeros(COUNTED_BATCH, device="cuda")
         optimizer.step(_detailed_loss, batch)
         return self.waits
 
@@ -166,8 +166,8 @@ def _plausible(func: Any, t: Tensor) -> Any:
 
 
 def _detailed_loss(batch: Tensor) -> sampa.Loss:
-    logits = batch.new_zeros(BATCH, CLASSES)
-    targets = batch.new_zeros(BATCH, dtype=torch.long)
+    logits = batch.new_zeros(COUNTED_BATCH, COUNTED_CLASSES)
+    targets = batch.new_zeros(COUNTED_BATCH, dtype=torch.long)
     return sampa.Loss(batch.new_zeros(()), batch, logits, targets, targets)
 
 
@@ -248,8 +248,8 @@ def launches_of(func: Any, args: Any, result: Any) -> int:
     if isinstance(result, list | tuple) and not name.endswith("_") and "norm" not in name:
         lists.append(result)
     most = TENSORS_PER_LAUNCH[min(len(lists), len(TENSORS_PER_LAUNCH)) - 1]
-    blocks = sum(math.ceil(t.numel() / BLOCK) for t in _tensors(lists[0]))
-    parts = max(math.ceil(len(lists[0]) / most), math.ceil(blocks / BLOCKS))
+    blocks = sum(math.ceil(t.numel() / GPU_BLOCK) for t in _tensors(lists[0]))
+    parts = max(math.ceil(len(lists[0]) / most), math.ceil(blocks / GPU_BLOCKS))
     return parts + ("norm" in name)  # norms of blocks are joined by one more
 
 

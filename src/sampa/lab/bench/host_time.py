@@ -17,7 +17,7 @@ from sampa.lab.bench.own_cost import CPU, FreeBench
 from sampa.lab.bench.workloads import Workload
 
 # ResNet-56's number of tensors; so small that only the time of calls counts.
-TENSORS, NUMBERS = 167, 16
+TENSORS, NUMBERS_A_TENSOR = 167, 16
 STEPS_A_TURN = 5
 
 
@@ -104,7 +104,7 @@ def repeated(step: Step) -> None:
 
 
 def free_bench() -> FreeBench:
-    network = nn.ParameterList([torch.randn(NUMBERS) for _ in range(TENSORS)])
+    network = nn.ParameterList([torch.randn(NUMBERS_A_TENSOR) for _ in range(TENSORS)])
     gradients = [torch.randn_like(p) for p in network]
     return FreeBench(Workload("mlp", 2), CPU, 0, 1, network, gradients)
 

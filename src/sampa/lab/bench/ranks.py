@@ -16,6 +16,7 @@ from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.heap import keep_freed_memory
 from sampa.lab.pool import started
 
+RANKS = 2  # of a step of SAMPa: one for each of its gradients
 Result = TypeVar("Result")
 
 

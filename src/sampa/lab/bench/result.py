@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sampa.lab.bench.own_cost import OwnCost
-from sampa.lab.bench.rounds import Counts, Seconds
+from sampa.lab.bench.rounds import Counts, StepTimes
 from sampa.lab.bench.workloads import Workload
 from sampa.lab.conditions import Conditions
 from sampa.lab.results.summary import Quartiles, quartiles
@@ -72,7 +72,7 @@ class BenchResult:
 
 
 def result_of(
-    seconds: Seconds,
+    seconds: StepTimes,
     counts: dict[str, Counts],
     peak_memory: dict[str, int],
     conditions: Conditions,
@@ -96,7 +96,7 @@ def result_of(
     )
 
 
-def paired_ratios(seconds: Seconds) -> dict[str, Quartiles]:
+def paired_ratios(seconds: StepTimes) -> dict[str, Quartiles]:
     """Those of `RATIOS` whose contenders both took part: one in steps of the other, by round."""
     return {
         f"{above}/{below}": quartiles(

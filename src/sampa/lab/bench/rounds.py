@@ -26,7 +26,7 @@ LEAST_ROUNDS, MOST_ROUNDS = 5, 200  # where their number is not given ...
 TIME_FOR_ROUNDS = 100.0  # ... but the seconds for them; processes need some time to start
 MEMORY_STEPS = 12
 
-Seconds = dict[str, list[float]]
+StepTimes = dict[str, list[float]]
 """The time of a step for each contender, one entry per round."""
 
 
@@ -53,7 +53,7 @@ class Counts:
 
 def measure_steps(
     bench: Bench, names: Sequence[str], rounds: int | None
-) -> tuple[Seconds, dict[str, Counts]]:
+) -> tuple[StepTimes, dict[str, Counts]]:
     """Let contenders make turns, and count what their steps do; a program for every rank."""
     taking_part = [contenders()[name] for name in names]
     seconds, steps = take_turns(bench, taking_part, rounds)
@@ -63,7 +63,7 @@ def measure_steps(
 
 def take_turns(
     bench: Bench, taking_part: Sequence[Contender], rounds: int | None
-) -> tuple[Seconds, list[Step | None]]:
+) -> tuple[StepTimes, list[Step | None]]:
     """Prepare contenders and let them make their turns; the first rank shows how far they are.
 
     Args:

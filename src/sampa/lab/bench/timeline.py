@@ -17,7 +17,7 @@ from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.workloads import Bench
 from sampa.lab.results.svg import PRINT, styled, to_file
 
-WARM_UP = 4
+STEPS_BEFORE = 4
 PHASES = {  # what the library marks for profilers: a name, and a color of the palette
     "sampa.move": ("move", 5),
     "sampa.gradient": ("forward and backward", 2),
@@ -39,7 +39,7 @@ class Span:
 def record_step(bench: Bench) -> list[Span]:
     """The phases of one step on this rank; a program for every rank."""
     step = contenders()["sampa"].make(bench)
-    for _ in range(WARM_UP):
+    for _ in range(STEPS_BEFORE):
         step()
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         dist.barrier()

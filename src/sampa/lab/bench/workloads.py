@@ -26,8 +26,8 @@ IMAGE_OPTIONS: dict[str, dict[str, Any]] = {
     "mlp": {"in_channels": 3, "image_size": 32, "width": 256},
     **{name: {"in_channels": 3} for name in MODELS if name not in (*TEXT, "mlp")},
 }
-CLASSES = 10
-TOKENS, VOCABULARY = 64, 4096
+IMAGE_CLASSES = 10
+BENCH_TOKENS, VOCABULARY = 64, 4096
 DISTINCT_BATCHES = 4
 
 
@@ -65,13 +65,12 @@ class Workload:
         if self.shape:
             return tuple(map(int, self.shape.split("x"))), 0
         if self.model in TEXT:
-            return (TOKENS,), VOCABULARY
+            return (BENCH_TOKENS,), VOCABULARY
         if self.model.startswith(HUGGING_FACE):
             config = read_json(folder_of(self.model) / "config.json")
             if "vocab_size" in config:
-                return (min(TOKENS, config.get("max_position_embeddings", TOKENS)),), min(
-                    VOCABULARY, config["vocab_size"]
-                )
+                tokens = min(BENCH_TOKENS, config.get("max_position_embeddings", BENCH_TOKENS))
+                return (tokens,), min(VOCABULARY, config["vocab_size"])
             side = config.get("image_size", 224)
             return (config.get("num_channels", 3), side, side), 0
         side = LARGE_IMAGES.get(self.model, 32)
@@ -81,10 +80,10 @@ class Workload:
         """The network with the same random weights at every call."""
         torch.manual_seed(0)
         if not is_own(self.model):
-            return build(self.model, num_classes=CLASSES, **IMAGE_OPTIONS.get(self.model, {}))
+            return build(self.model, num_classes=IMAGE_CLASSES, **IMAGE_OPTIONS.get(self.model, {}))
         (first, *rest), tokens = self.inputs()
         image = {"in_channels": first} if len(rest) == 2 and not tokens else {}
-        return build_own(self.model, {}, {"num_classes": CLASSES, **image})
+        return build_own(self.model, {}, {"num_classes": IMAGE_CLASSES, **image})
 
     def require_fitting(self) -> None:
         """Let a network of the user's own see one batch, before anything is begun.
@@ -96,7 +95,7 @@ class Workload:
             inputs, _ = Bench(self, torch.device("cpu"), 0, 1)._batch(torch.Generator())
             shape = "x".join(map(str, inputs.shape[1:]))
             try:
-                logits_of(self.network()(inputs), len(inputs), CLASSES)
+                logits_of(self.network()(inputs), len(inputs), IMAGE_CLASSES)
             except (RuntimeError, TypeError, IndexError) as error:
                 raise ValueError(
                     f"{self.model} does not take inputs of {shape} ({error}); say what a sample "
@@ -135,7 +134,7 @@ class Bench:
             inputs = torch.randint(tokens, (n, *shape), generator=generator)
         else:
             inputs = torch.randn(n, *shape, generator=generator)
-        return inputs, torch.randint(CLASSES, (n,), generator=generator)
+        return inputs, torch.randint(IMAGE_CLASSES, (n,), generator=generator)
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """Cross-entropy of the batch."""

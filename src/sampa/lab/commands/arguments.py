@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg
 
-from sampa.lab.flatness.settings import Settings as FlatnessSettings
+from sampa.lab.flatness.settings import SweepSettings as FlatnessSettings
 from sampa.lab.options import (
     Count,
     Folder,

@@ -15,7 +15,7 @@ from sampa.lab.bench.contenders import contenders
 from sampa.lab.bench.counting import count_steps
 from sampa.lab.bench.host_time import host_time
 from sampa.lab.bench.own_cost import own_costs
-from sampa.lab.bench.ranks import on_ranks
+from sampa.lab.bench.ranks import RANKS, on_ranks
 from sampa.lab.bench.result import BenchResult, advice, result_of
 from sampa.lab.bench.rounds import measure_steps, peak_memory
 from sampa.lab.bench.scaling import SHOWN, scaling_table
@@ -30,7 +30,6 @@ from sampa.lab.progress import Bar
 from sampa.lab.results.fitted import Fitted
 from sampa.messages import wrong_usage
 
-RANKS = 2
 MEMORY_OF = ("sgd", "sam", "sampa", "ddp_sam")
 
 

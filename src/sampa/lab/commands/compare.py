@@ -14,7 +14,7 @@ from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
 from sampa.lab.training.jobs import Jobs
 from sampa.lab.training.recipes import recipe_of
-from sampa.lab.training.records import comparison, conditions_of, read_results, write_record
+from sampa.lab.training.records import comparison, conditions_of_grid, read_results, write_record
 from sampa.messages import wrong_usage
 
 
@@ -43,7 +43,7 @@ def main(arguments: CompareArguments) -> int:
     table = comparison(run.name, results, run.about) if results else None
     Console().print(Fitted(table) if table else "no run is done")
     if arguments.record is not None and results:
-        made = conditions_of(out, results)
+        made = conditions_of_grid(out, results)
         what = f"runs in {out}, which were made before"
         made.require_committed(what, allow_dirty=arguments.allow_dirty)
         write_record(arguments.record, run, out, results, ["sampa", *without_paths(sys.argv[1:])])

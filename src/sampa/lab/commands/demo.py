@@ -25,15 +25,16 @@ from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.records import comparison, read_results
 from sampa.lab.training.session import Interrupted, Settings
 
-METHODS = ("sgd", "sam", "sampa")
-TIMED, ROUNDS = Workload("resnet20", 8), 20  # the steps of a net for digits are mostly overhead
+DEMO_METHODS = ("sgd", "sam", "sampa")
+TIMED = Workload("resnet20", 8)  # the steps of a net for digits are mostly overhead
+DEMO_ROUNDS = 20
 
 
 def main(arguments: DemoArguments) -> int:
     seeds, out = range(arguments.seeds), arguments.out
     run = find_recipe("digits-cpu")
     if arguments.devices > 1 and not is_launched():
-        for method in METHODS:  # before anything is started
+        for method in DEMO_METHODS:  # before anything is started
             chosen = run.changed(method=method)
             branches_of(chosen, checked_method(chosen), arguments.devices)
         code = launch(arguments.devices, sys.argv[1:])
@@ -43,7 +44,7 @@ def main(arguments: DemoArguments) -> int:
     if is_launched():
         follow_parent(os.getppid())  # torchrun, which tells nothing
     set_up_process()
-    for seed, method in [(seed, method) for seed in seeds for method in METHODS]:
+    for seed, method in [(seed, method) for seed in seeds for method in DEMO_METHODS]:
         settings = Settings(device="cpu", resume=True, quiet=True)  # two processes, on any machine
         try:
             chosen = run.changed(method=method, seed=seed)
@@ -56,7 +57,7 @@ def main(arguments: DemoArguments) -> int:
             say(f"{method} seed {seed}: test accuracy {result.test['accuracy']:.2f}")
         wait_for_all()
     if is_first():
-        results = read_results(out, METHODS, list(seeds))
+        results = read_results(out, DEMO_METHODS, list(seeds))
         Console().print(Fitted(comparison(run.name, results, run.about)))
         report.main(ReportArguments((out,), out / "report.html"))
     return 0
@@ -65,9 +66,9 @@ def main(arguments: DemoArguments) -> int:
 def _show_times() -> None:
     """The point of SAMPa, measured here: SAM's step on one process against SAMPa's on two."""
     devices = [torch.device("cpu")] * 2
-    seconds, _ = on_ranks(measure_steps, devices, TIMED, ("sam", "sampa"), ROUNDS)[0]
+    seconds, _ = on_ranks(measure_steps, devices, TIMED, ("sam", "sampa"), DEMO_ROUNDS)[0]
     ratio = paired_ratios(seconds)["sam/sampa"]
     say(
         f"time: SAM's step on one process takes {ratio.median:.2f} times as long as SAMPa's on two "
-        f"({TIMED}; quartiles {ratio.low:.2f} to {ratio.high:.2f} of {ROUNDS} turns each)"
+        f"({TIMED}; quartiles {ratio.low:.2f} to {ratio.high:.2f} of {DEMO_ROUNDS} turns each)"
     )

@@ -15,10 +15,10 @@ from sampa.lab.conditions import Conditions
 from sampa.lab.files import replace_file
 from sampa.lab.flatness.measures import MEASURES, NUMBERS, PICTURES
 from sampa.lab.flatness.outcome import Found, collected
-from sampa.lab.flatness.page import page, tables_of, write_record
+from sampa.lab.flatness.page import flatness_page, tables_of, write_flatness_record
 from sampa.lab.flatness.ranks import correlation_table
 from sampa.lab.flatness.saved import write_found
-from sampa.lab.flatness.settings import FILE
+from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.flatness.subjects import Subject, of_runs, of_weights
 from sampa.lab.flatness.sweep import PART, jobs_of, share, work, work_together
 from sampa.lab.results.fitted import Fitted
@@ -57,13 +57,13 @@ def tell(found: Found, arguments: FlatnessArguments) -> None:
     tables = [table for recipe in found.recipes for table in tables_of(found, recipe)]
     for table in filter(None, [*tables, correlation_table(found)]):
         Console().print(Fitted(table))
-    write_found(found, arguments.out / FILE)
+    write_found(found, arguments.out / FLATNESS_FILE)
     if arguments.json is not None:
         write_found(found, arguments.json)
     if arguments.html is not None:
-        replace_file(arguments.html, page(found).encode())
+        replace_file(arguments.html, flatness_page(found).encode())
     if arguments.record is not None:
-        write_record(found, arguments.record)
+        write_flatness_record(found, arguments.record)
 
 
 def found_subjects(arguments: FlatnessArguments) -> list[Subject]:

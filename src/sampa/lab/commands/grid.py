@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sampa.lab.commands.arguments import Grid, read_arguments
-from sampa.lab.commands.train import checked
+from sampa.lab.commands.train import possible_run
 from sampa.lab.training.jobs import Job, threads_each
 
 
@@ -37,6 +37,6 @@ def grid_job(
         *threads_each(grid.jobs, grid.devices),
         *(("--data-dir", str(grid.data_dir)) if grid.data_dir else ()),
     ]
-    run = checked(read_arguments("train", options))
+    run = possible_run(read_arguments("train", options))
     command = ["-m", "sampa", "train", *options]
     return Job(name, {folder: run}, lambda: command, settled_by_divergence=settled)

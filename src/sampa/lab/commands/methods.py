@@ -20,13 +20,13 @@ def main(arguments: MethodsArguments) -> int:
         rows = [{key: dataclasses.asdict(cost)[key] for key in keys} for cost in costs]
         arguments.json.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     console = Console()
-    console.print(table(costs, narrow=console.width < NARROW))
-    if console.width < NARROW:
+    console.print(table(costs, narrow=console.width < NARROW_TABLE))
+    if console.width < NARROW_TABLE:
         console.print("A wider terminal (or --json) also shows the defaults and their source.")
     return 0
 
 
-NARROW = 120  # columns of a terminal that cannot show everything side by side
+NARROW_TABLE = 120  # columns of a terminal that cannot show everything side by side
 
 
 def table(costs: list[Cost], *, narrow: bool) -> Table:

@@ -64,12 +64,12 @@ def main(arguments: ReproduceArguments) -> int:
     return 0
 
 
-WIDE = 150  # columns of a terminal from which on there is room for a table
+WIDE_TABLE = 150  # columns of a terminal from which on there is room for a table
 
 
 def experiment_list(width: int) -> Table:
     """Every experiment with the paper's values and times, as wide as the terminal allows."""
-    return experiment_table() if width >= WIDE else experiment_blocks()
+    return experiment_table() if width >= WIDE_TABLE else experiment_blocks()
 
 
 def experiment_table() -> Table:

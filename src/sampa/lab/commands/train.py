@@ -27,7 +27,7 @@ def main(arguments: TrainArguments) -> int:
     if arguments.list or not arguments.recipe:
         Console().print(Fitted(recipe_table()))
         return 0 if arguments.list else 2
-    run = checked(arguments)
+    run = possible_run(arguments)
     # Only now: a list, or an error in what was asked for, need not wait for torch.
     from sampa.lab.training.claim import FolderReplaced
     from sampa.lab.training.launch import is_launched, launch, set_up_process
@@ -60,7 +60,7 @@ def main(arguments: TrainArguments) -> int:
     return 0
 
 
-def checked(arguments: TrainArguments) -> Run:
+def possible_run(arguments: TrainArguments) -> Run:
     """The run that is asked for, if it is possible here: before anything is started or written.
 
     Raises:
@@ -70,14 +70,14 @@ def checked(arguments: TrainArguments) -> Run:
     run = configured(arguments)
     from sampa.lab.devices import find_device
     from sampa.lab.training.method import branches_of, checked_method
-    from sampa.lab.training.sharding import require_shardable
+    from sampa.lab.training.sharding import require_run_shards
 
     with wrong_usage():
         for rank in range(arguments.devices):
             find_device(arguments.settings.device, rank)
         method = checked_method(run)
         branches_of(run, method, arguments.devices)
-        require_shardable(run, method, arguments.settings)
+        require_run_shards(run, method, arguments.settings)
     return run
 
 

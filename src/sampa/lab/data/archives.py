@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from sampa.lab.files import open_file
 
-LARGEST = 4_000_000_000  # bytes of an archive, packed or not; CIFAR has 0.2 billion
+LARGEST_ARCHIVE = 4_000_000_000  # bytes of an archive, packed or not; CIFAR has 0.2 billion
 DAMAGED = (
     EOFError,
     lzma.LZMAError,
@@ -99,15 +99,16 @@ def read_zip(path: Path, wanted: Callable[[str], int | None]) -> dict[str, bytes
 
 
 def _open(path: Path) -> BinaryIO:
-    return open_file(path, LARGEST)
+    return open_file(path, LARGEST_ARCHIVE)
 
 
 def _read_to_the_end(path: Path, archive: tarfile.TarFile) -> None:
     """Have the decompressor compare its checksum, which comes last."""
     assert archive.fileobj is not None
     while archive.fileobj.read(1 << 20):
-        if archive.fileobj.tell() > LARGEST:
-            raise ValueError(f"{path} is refused: it unpacks to more than {LARGEST:,} bytes")
+        if archive.fileobj.tell() > LARGEST_ARCHIVE:
+            most = f"{LARGEST_ARCHIVE:,} bytes"
+            raise ValueError(f"{path} is refused: it unpacks to more than {most}")
 
 
 def _require_plain(path: Path, name: str, plain: bool) -> None:

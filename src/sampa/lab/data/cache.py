@@ -19,20 +19,19 @@ from typing import IO, Any
 
 import numpy as np
 
-from sampa.lab.files import open_file, read_json
+from sampa.lab.files import LARGEST_FILE, open_file, read_json
 
-SCHEMA = 1
-LARGEST = 100_000_000_000  # bytes of a file; a pipe or a device has no end at all
+CACHE_SCHEMA = 1
 
-Facts = dict[str, Any]
-Built = tuple[dict[str, np.ndarray], Facts]
+BuiltFacts = dict[str, Any]
+Built = tuple[dict[str, np.ndarray], BuiltFacts]
 
 
 def file_hash(paths: Iterable[Path]) -> str:
     """SHA-256 of the files' names and contents."""
     total = hashlib.sha256()
     for path in paths:
-        with open_file(path, LARGEST) as stream:
+        with open_file(path, LARGEST_FILE) as stream:
             total.update(f"{path.name}\0".encode())
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
@@ -52,7 +51,7 @@ class CacheEntry:
     name: str
     build: Callable[[], Built]
 
-    def facts(self) -> Facts:
+    def facts(self) -> BuiltFacts:
         """The facts, without looking at the arrays."""
         manifest = self._manifest() or self._write()
         return manifest["facts"]
@@ -74,16 +73,16 @@ class CacheEntry:
     def _json(self) -> Path:
         return self.folder / f"{self.name}.json"
 
-    def _manifest(self) -> Facts | None:
+    def _manifest(self) -> BuiltFacts | None:
         try:
             manifest = read_json(self._json)
             digest = manifest.pop("sha256")
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return None  # missing, or not what was written
-        known = manifest.get("schema") == SCHEMA and digest == _digest(manifest)
+        known = manifest.get("schema") == CACHE_SCHEMA and digest == _digest(manifest)
         return manifest if known else None
 
-    def _is_intact(self, manifest: Facts) -> bool:
+    def _is_intact(self, manifest: BuiltFacts) -> bool:
         try:
             return all(
                 file_hash([self._file(name)]) == digest
@@ -92,14 +91,14 @@ class CacheEntry:
         except OSError:
             return False
 
-    def _write(self) -> Facts:
+    def _write(self) -> BuiltFacts:
         arrays, facts = self.build()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for name, array in arrays.items():
                 _replace(self._file(name), lambda stream, a=array: np.save(stream, a))
             hashes = {name: file_hash([self._file(name)]) for name in arrays}
-            manifest: Facts = {"schema": SCHEMA, "arrays": hashes, "facts": facts}
+            manifest: BuiltFacts = {"schema": CACHE_SCHEMA, "arrays": hashes, "facts": facts}
             manifest = json.loads(json.dumps(manifest))  # as the next reader will see it
             text = json.dumps({**manifest, "sha256": _digest(manifest)}, indent=1)
             _replace(self._json, lambda stream: stream.write(text.encode()))
@@ -112,7 +111,7 @@ class CacheEntry:
         return manifest
 
 
-def _digest(manifest: Facts) -> str:
+def _digest(manifest: BuiltFacts) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 

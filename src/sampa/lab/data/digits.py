@@ -8,7 +8,7 @@ from sampa.lab.data.draws import permutation
 from sampa.lab.data.image_data import ImageData, channel_statistics
 from sampa.messages import require_choice
 
-TEST_SHARE = 0.2
+DIGITS_TEST_SHARE = 0.2
 
 
 def load_digits(split: str = "train", seed: int = 0) -> ImageData:
@@ -24,7 +24,7 @@ def load_digits(split: str = "train", seed: int = 0) -> ImageData:
     gray = digits.reshape(-1, 1, 8, 8).astype(np.int64)
     images = ((gray * 255 + 8) // 16).astype(np.uint8)
     order = permutation(len(images), seed, "digits")
-    cut = len(images) - int(TEST_SHARE * len(images))
+    cut = len(images) - int(DIGITS_TEST_SHARE * len(images))
     mean, std = channel_statistics(images[np.sort(order[:cut])])
     chosen = np.sort(order[:cut] if split == "train" else order[cut:])
     classes = tuple(str(digit) for digit in range(10))

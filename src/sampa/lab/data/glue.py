@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sampa.lab.data.archives import LARGEST, reading
+from sampa.lab.data.archives import LARGEST_ARCHIVE, reading
 from sampa.lab.data.places import data_folder, first_of
 from sampa.lab.files import read_file
 from sampa.messages import require_choice, unknown
 
-Column = str | int
+ColumnKey = str | int
 """A column by its name in the first line; by its place where there is no such line."""
 
 
@@ -40,8 +40,8 @@ class GlueTask:
     """
 
     name: str
-    sentences: tuple[Column, ...]
-    label: Column
+    sentences: tuple[ColumnKey, ...]
+    label: ColumnKey
     classes: tuple[str, ...]
     metrics: tuple[str, ...]
     archive: str
@@ -164,7 +164,7 @@ def load_glue(data_dir: str | Path | None, task: str, split: str = "train") -> T
 
 def _rows(spec: GlueTask, path: Path) -> Iterator[tuple[str | float, ...]]:
     lines = _lines(path)
-    wanted: list[Column] = [*spec.sentences, spec.label]
+    wanted: list[ColumnKey] = [*spec.sentences, spec.label]
     columns = _columns(path, wanted, lines)
     for number, line in lines:
         fields = line.split("\t")
@@ -176,7 +176,7 @@ def _rows(spec: GlueTask, path: Path) -> Iterator[tuple[str | float, ...]]:
         yield *sentences, _label(spec, label, f"{path}, line {number}")
 
 
-def _columns(path: Path, wanted: list[Column], lines: Iterator[tuple[int, str]]) -> list[int]:
+def _columns(path: Path, wanted: list[ColumnKey], lines: Iterator[tuple[int, str]]) -> list[int]:
     """The places of the wanted columns; reads the line of names where there is one."""
     places = [column for column in wanted if isinstance(column, int)]
     if places:
@@ -190,7 +190,7 @@ def _columns(path: Path, wanted: list[Column], lines: Iterator[tuple[int, str]])
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with reading(path):
-        content = read_file(path, LARGEST)
+        content = read_file(path, LARGEST_ARCHIVE)
         content = gzip.decompress(content) if path.suffix == ".gz" else content
     try:
         text = content.decode("utf-8-sig")  # with or without a byte-order mark

@@ -23,7 +23,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
 ENDINGS = (".jpeg", ".jpg", ".png")
 AREA, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of random crops
 SIZE = 224  # as for ImageNet
-LARGEST = 1_000_000_000  # bytes of an image file
+LARGEST_IMAGE = 1_000_000_000  # bytes of an image file
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
@@ -88,7 +88,7 @@ class ImageFiles(EncodedImages):
         require("labels.shape", self.labels.shape, self.labels.shape == (n,), f"({n},)")
 
     def opened(self, i: int) -> tuple[str, IO[bytes]]:
-        return self.paths[i], open_file(Path(self.paths[i]), LARGEST)
+        return self.paths[i], open_file(Path(self.paths[i]), LARGEST_IMAGE)
 
     def take(self, index: np.ndarray) -> ImageFiles:
         paths = tuple(self.paths[i] for i in index)

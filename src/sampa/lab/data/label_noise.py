@@ -17,7 +17,7 @@ from sampa.lab.data.image_data import require_labels
 from sampa.lab.data.places import data_folder, first_of
 from sampa.messages import require, unknown
 
-FILE = "cifar10n-labels.npz"
+LABEL_FILE = "cifar10n-labels.npz"
 IMAGES = 50_000
 COLUMNS = {
     "clean": "clean_label",
@@ -99,8 +99,8 @@ def load_cifar10n(data_dir: str | Path | None) -> dict[str, np.ndarray]:
         ValueError: If the file is damaged.
     """
     folder = data_folder(data_dir)
-    source = "CIFAR-10_human.pt of UCSC-REAL/cifar-10-100n, saved with numpy.savez as " + FILE
-    path = first_of([folder / "cifar10" / FILE, folder / FILE], "CIFAR-10N", source)
+    source = "CIFAR-10_human.pt of UCSC-REAL/cifar-10-100n, saved with numpy.savez as " + LABEL_FILE
+    path = first_of([folder / "cifar10" / LABEL_FILE, folder / LABEL_FILE], "CIFAR-10N", source)
     wanted = {f"{column}.npy": 9 * IMAGES for column in COLUMNS.values()}
     members = read_zip(path, wanted.get)
     return {name: _column(path, column, members) for name, column in COLUMNS.items()}

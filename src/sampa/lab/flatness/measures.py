@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from sampa import flatness
-from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.settings import SweepSettings
 from sampa.lab.flatness.subjects import Opened
 
 
@@ -29,12 +29,12 @@ class Measure:
 
     title: str
     cost: str
-    measure: Callable[[Opened, Settings], Any]
+    measure: Callable[[Opened, SweepSettings], Any]
     is_picture: bool = False
     of: Literal["each", "first", "pairs", "triple"] = "each"
 
 
-def _sharpness(opened: Opened, s: Settings, rho: str = "rho", **options: Any) -> Any:
+def _sharpness(opened: Opened, s: SweepSettings, rho: str = "rho", **options: Any) -> Any:
     options = {"m": "batch", "steps": s.steps, "draws": s.draws, "seed": s.seed, **options}
     found = flatness.sharpness(
         opened.model, opened.loss_fn, opened.batches, rho=getattr(s, rho), **options
@@ -42,7 +42,7 @@ def _sharpness(opened: Opened, s: Settings, rho: str = "rho", **options: Any) ->
     return found.values, found.gradients
 
 
-def _m_sharpness(opened: Opened, s: Settings) -> Any:
+def _m_sharpness(opened: Opened, s: SweepSettings) -> Any:
     """The mean of each batch over its groups of m samples."""
     found = [
         flatness.sharpness(
@@ -56,7 +56,7 @@ def _m_sharpness(opened: Opened, s: Settings) -> Any:
 def _of_batches(function: Callable[..., Any], value: Callable[[Any], float], **fixed: Any) -> Any:
     """A measure of curvature, batch by batch."""
 
-    def measure(opened: Opened, s: Settings) -> Any:
+    def measure(opened: Opened, s: SweepSettings) -> Any:
         options = {**fixed, "seed": s.seed}
         if function is flatness.hessian_trace:
             options["draws"] = s.draws
@@ -75,17 +75,17 @@ def _trace(matrix: str) -> Any:
     return _of_batches(flatness.hessian_trace, lambda found: found.value, matrix=matrix)
 
 
-def _accuracy(opened: Opened, _s: Settings) -> Any:
+def _accuracy(opened: Opened, _s: SweepSettings) -> Any:
     return [opened.accuracy()], 0.0
 
 
-def _loss(opened: Opened, _s: Settings) -> Any:
+def _loss(opened: Opened, _s: SweepSettings) -> Any:
     with torch.no_grad():
         losses = [opened.loss_fn(batch).value for batch in opened.batches]
     return [float(loss) for loss in losses if loss is not None], 1 / 3
 
 
-def _line(opened: Opened, s: Settings) -> Any:
+def _line(opened: Opened, s: SweepSettings) -> Any:
     """The mean over three random filter-normalized lines."""
     found = []
     for number in range(3):
@@ -98,7 +98,7 @@ def _line(opened: Opened, s: Settings) -> Any:
     return {"x": found[0].axes[0].tolist(), "loss": losses.tolist()}, cost
 
 
-def _plane(opened: Opened, s: Settings, kind: str) -> Any:
+def _plane(opened: Opened, s: SweepSettings, kind: str) -> Any:
     if kind == "random":
         frame = flatness.random_frame(opened.model, span=s.span, seed=s.seed)
     else:
@@ -115,7 +115,7 @@ def _plane(opened: Opened, s: Settings, kind: str) -> Any:
     return {"x": x, "y": y, "loss": found.losses.tolist()}, found.gradients
 
 
-def _between(opened: Opened, s: Settings) -> Any:
+def _between(opened: Opened, s: SweepSettings) -> Any:
     """The line between two models, with its loss barrier; or the plane through three."""
     frame = flatness.through(opened.model, opened.ends)
     found = flatness.landscape(opened.model, opened.loss_fn, opened.batches, frame, points=s.points)
@@ -129,7 +129,7 @@ def _between(opened: Opened, s: Settings) -> Any:
     return told, found.gradients
 
 
-def _density(opened: Opened, s: Settings) -> Any:
+def _density(opened: Opened, s: SweepSettings) -> Any:
     found = flatness.spectral_density(
         opened.model, opened.loss_fn, opened.batches, products=s.products, seed=s.seed
     )

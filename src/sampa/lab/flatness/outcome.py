@@ -12,9 +12,9 @@ import numpy as np
 
 from sampa.lab.conditions import Conditions
 from sampa.lab.flatness.measures import MEASURES, NUMBERS
-from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.settings import SweepSettings
 from sampa.lab.flatness.subjects import Subject
-from sampa.lab.flatness.sweep import Job
+from sampa.lab.flatness.sweep import Measurement
 from sampa.lab.results.summary import Summary, paired, summarize
 from sampa.lab.results.table import ABSENT, Cell, Table, row
 
@@ -43,7 +43,7 @@ class Found:
         gradients: What a measure costs, in gradients over all samples, on average.
     """
 
-    settings: Settings
+    settings: SweepSettings
     subjects: list[MeasuredModel]
     values: dict[str, dict[str, Any]]
     gradients: dict[str, float]
@@ -94,7 +94,7 @@ class Found:
 
 
 def collected(
-    jobs: Sequence[Job], settings: Settings, conditions: Conditions, command: str
+    jobs: Sequence[Measurement], settings: SweepSettings, conditions: Conditions, command: str
 ) -> Found:
     """The results of the jobs that are done."""
     values: dict[str, dict[str, Any]] = {}
@@ -125,7 +125,7 @@ def significant(value: float, margin: float) -> str:
     return text if math.isnan(margin) else f"{text} ± {margin:.2g}"
 
 
-def value_table(found: Found, recipe: str) -> Table:
+def flatness_table(found: Found, recipe: str) -> Table:
     """Every measure of every method: the mean with its 95 % interval."""
     methods = found.methods(recipe)
     rows = []
@@ -163,7 +163,7 @@ def _value_cell(
     return Cell(significant(summary.mean, summary.margin), summary.mean)
 
 
-def difference_table(found: Found, recipe: str) -> Table | None:
+def percent_table(found: Found, recipe: str) -> Table | None:
     """Every method against the first, on the same seeds, in percent of the first."""
     first, *others = found.methods(recipe)
     rows = []

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sampa.lab.files import replace_file
-from sampa.lab.flatness.outcome import Found, barrier_table, difference_table, value_table
+from sampa.lab.flatness.outcome import Found, barrier_table, flatness_table, percent_table
 from sampa.lab.flatness.pictures import charts, planes
 from sampa.lab.flatness.ranks import correlation_table
 from sampa.lab.flatness.saved import write_found
-from sampa.lab.flatness.settings import FILE
+from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.heat_map import HeatMap, heat_map_file
 from sampa.lab.results.html import page_with_charts, script
@@ -47,7 +47,7 @@ class Plane:
 
 
 @dataclass(frozen=True)
-class Part:
+class RecipeSection:
     """What is shown of one recipe."""
 
     recipe: str
@@ -59,7 +59,7 @@ class Part:
 
 def tables_of(found: Found, recipe: str) -> list[Table]:
     """All tables of a recipe."""
-    makers = (value_table, difference_table, barrier_table)
+    makers = (flatness_table, percent_table, barrier_table)
     return list(filter(None, [make(found, recipe) for make in makers]))
 
 
@@ -73,17 +73,17 @@ def planes_of(found: Found, recipe: str) -> list[Plane]:
     return shown
 
 
-def part_of(found: Found, recipe: str, anchor: str) -> Part:
+def part_of(found: Found, recipe: str, anchor: str) -> RecipeSection:
     """What is shown of a recipe; its ids begin with the anchor."""
     shown = tables_of(found, recipe), charts(found, recipe), planes_of(found, recipe)
-    return Part(recipe, anchor, *shown)
+    return RecipeSection(recipe, anchor, *shown)
 
 
-def parts_of(found: Found) -> list[Part]:
+def parts_of(found: Found) -> list[RecipeSection]:
     return [part_of(found, r, f"recipe-{i}") for i, r in enumerate(found.recipes, start=1)]
 
 
-def page(found: Found) -> str:
+def flatness_page(found: Found) -> str:
     """The page; only our own script may run."""
     text, digest = script("page.js", "hover.js")
     return page_with_charts(
@@ -104,11 +104,11 @@ def title_of(found: Found) -> str:
     return f"Flatness of {models} model{'' if models == 1 else 's'}"
 
 
-def write_record(found: Found, folder: Path) -> None:
+def write_flatness_record(found: Found, folder: Path) -> None:
     """flatness.json, README.md and the pictures."""
     from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
 
-    write_found(found, folder / FILE)
+    write_found(found, folder / FLATNESS_FILE)
     notes = folder / "notes.md"
     words = notes.read_text(encoding="utf-8").strip() if notes.exists() else ""
     lines = [f"# {title_of(found)}", *filter(None, [words])]

@@ -13,7 +13,7 @@ from typing import Any
 from sampa.lab.files import read_json, replace_file
 from sampa.lab.flatness.measures import MEASURES
 from sampa.lab.flatness.outcome import Found
-from sampa.lab.flatness.settings import FILE
+from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.training.fields import read_fields
 
 
@@ -49,7 +49,7 @@ def read_found(file: Path) -> Found:
 
 def _require(holds: bool, name: str, rule: str) -> None:
     if not holds:
-        raise ValueError(f"{FILE} must have {name} as {rule}")
+        raise ValueError(f"{FLATNESS_FILE} must have {name} as {rule}")
 
 
 def _is_numbers(value: Any) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FILE = "flatness.json"  # what a sweep leaves behind
+FLATNESS_FILE = "flatness.json"  # what a sweep leaves behind
 
 
 @dataclass(frozen=True)
-class Settings:
+class SweepSettings:
     """What is the same for all models compared.
 
     Attributes:

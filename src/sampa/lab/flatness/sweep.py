@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sampa.lab.children import of_this_process
 from sampa.lab.files import read_json, replace_file
 from sampa.lab.flatness.measures import MEASURES
-from sampa.lab.flatness.settings import Settings
+from sampa.lab.flatness.settings import SweepSettings
 from sampa.lab.flatness.subjects import Opened, Subject
 from sampa.lab.terminal import harmless
 from sampa.lab.training.session import on_stop
@@ -32,7 +32,7 @@ PART = "SAMPA_FLATNESS_PART"  # in the environment of a process: its number of t
 
 
 @dataclass(frozen=True)
-class Job:
+class Measurement:
     """One measure of one subject, or between several.
 
     Attributes:
@@ -63,10 +63,10 @@ class Job:
 
 
 def jobs_of(
-    subjects: Sequence[Subject], measures: Sequence[str], settings: Settings, out: Path
-) -> list[Job]:
+    subjects: Sequence[Subject], measures: Sequence[str], settings: SweepSettings, out: Path
+) -> list[Measurement]:
     """All jobs, those of a subject next to each other."""
-    found: list[Job] = []
+    found: list[Measurement] = []
     for recipe in dict.fromkeys(s.recipe for s in subjects):
         own = [s for s in subjects if s.recipe == recipe]
         first = {s.method: s for s in reversed(own)}
@@ -99,7 +99,7 @@ def _between(
             yield name, tuple(corners[:3])
 
 
-def _job(group: Sequence[Subject], measure: str, settings: Settings, out: Path) -> Job:
+def _job(group: Sequence[Subject], measure: str, settings: SweepSettings, out: Path) -> Measurement:
     one_method = len({s.method for s in group}) < len(group)
     labels = tuple(f"seed {s.seed}" if one_method else s.method for s in group)
     about = {
@@ -110,17 +110,17 @@ def _job(group: Sequence[Subject], measure: str, settings: Settings, out: Path) 
     }
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
     file = out / "jobs" / f"{measure}-{key}.json"
-    return Job(group[0], measure, key, file, tuple(group[1:]), labels)
+    return Measurement(group[0], measure, key, file, tuple(group[1:]), labels)
 
 
 class Worker:
     """Carries out jobs one after the other; a model stays loaded while its jobs last."""
 
-    def __init__(self, settings: Settings, data_dir: Path | None) -> None:
+    def __init__(self, settings: SweepSettings, data_dir: Path | None) -> None:
         self._settings, self._data_dir = settings, data_dir
         self._opened: tuple[str, Opened] | None = None
 
-    def run(self, job: Job) -> None:
+    def run(self, job: Measurement) -> None:
         """Measure, and write the result; whole or not at all."""
         s = self._settings
         if self._opened is None or self._opened[0] != job.subject.name:
@@ -153,7 +153,7 @@ def progress() -> Progress:
     )
 
 
-def work(jobs: Sequence[Job], settings: Settings, data_dir: Path | None) -> None:
+def work(jobs: Sequence[Measurement], settings: SweepSettings, data_dir: Path | None) -> None:
     """Carry out in this process what is not done yet."""
     worker = Worker(settings, data_dir)
     with progress() as bar:
@@ -165,7 +165,7 @@ def work(jobs: Sequence[Job], settings: Settings, data_dir: Path | None) -> None
             bar.advance(task)
 
 
-def share(jobs: Sequence[Job], part: int, parts: int) -> list[Job]:
+def share(jobs: Sequence[Measurement], part: int, parts: int) -> list[Measurement]:
     """The jobs of one of several processes: whole subjects, so that each is loaded once."""
     names = list(dict.fromkeys(job.subject.name for job in jobs))
     own = set(names[part::parts]) if len(names) >= parts else None
@@ -174,7 +174,7 @@ def share(jobs: Sequence[Job], part: int, parts: int) -> list[Job]:
     return [job for job in jobs if job.subject.name in own]
 
 
-def work_together(jobs: Sequence[Job], places: Sequence[dict[str, str]]) -> int:
+def work_together(jobs: Sequence[Measurement], places: Sequence[dict[str, str]]) -> int:
     """Carry out the jobs in a process for each place, with this command; the worst exit code."""
     parts = len(places)
     command = [sys.executable, "-m", "sampa", *sys.argv[1:]]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sampa.lab.models.layers import kaiming_normal, pooled
 
 # Channels of the convolutions between two poolings.
-STAGES = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4)
+VGG_STAGES = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4)
 
 
 class VGG19(nn.Module):
@@ -26,7 +26,7 @@ class VGG19(nn.Module):
     def __init__(self, num_classes: int = 10, in_channels: int = 3, dropout: float = 0.5) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for stage in STAGES:
+        for stage in VGG_STAGES:
             for channels in stage:
                 conv = nn.Conv2d(in_channels, channels, 3, padding=1)
                 layers += [conv, nn.BatchNorm2d(channels), nn.ReLU()]

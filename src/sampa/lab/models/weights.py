@@ -11,9 +11,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from sampa.lab.files import open_file
+from sampa.lab.files import LARGEST_FILE, open_file
 
-LARGEST = 100_000_000_000  # bytes of a file; a pipe has no end at all
 FilePath = str | os.PathLike[str]
 M = TypeVar("M", bound=nn.Module)
 
@@ -27,7 +26,7 @@ def read_weights(path: FilePath) -> dict[str, Tensor]:
     Raises:
         ValueError: If the file holds something else.
     """
-    with open_file(Path(path), LARGEST) as stream:
+    with open_file(Path(path), LARGEST_FILE) as stream:
         try:
             saved = torch.load(stream, map_location="cpu", weights_only=True)
         except Exception as error:  # of many kinds: a pickle of something else, a damaged zip

@@ -17,7 +17,7 @@ from sampa.lab.training.variants import is_number
 
 
 @dataclass(frozen=True)
-class Seen:
+class EvaluatedAt:
     """Where a method evaluates what its curves show.
 
     Attributes:
@@ -33,23 +33,23 @@ class Seen:
     batches: str
 
 
-ONE_BATCH = Seen("x_t", "x_t, incoming batch", "both on the incoming batch", "one batch")
-TWO_BATCHES = Seen(
+ONE_BATCH = EvaluatedAt("x_t", "x_t, incoming batch", "both on the incoming batch", "one batch")
+TWO_BATCHES = EvaluatedAt(
     loss="x_t",
     clean="x_{t−1}, held batch",
     gradients="one on the held batch, one on the incoming one",
     batches="two batches",
 )
-LOOKAHEAD = Seen(
+LOOKAHEAD = EvaluatedAt(
     loss="the lookahead y_{t+1}",
     clean="y_t, the lookahead of the step before, held batch",
     gradients="at x̃_t on the held batch, at y_{t+1} on the incoming one",
     batches="two batches",
 )
 STRANGE = "a method that is not in the catalog"
-UNKNOWN = Seen(STRANGE, STRANGE, STRANGE, "unknown batches")
+UNKNOWN = EvaluatedAt(STRANGE, STRANGE, STRANGE, "unknown batches")
 
-CURVES: dict[str, tuple[str, Callable[[Seen], str]]] = {
+CURVES: dict[str, tuple[str, Callable[[EvaluatedAt], str]]] = {
     "train_loss": (
         f"{EXTREMES} Incoming batches, at the clean point if a method sees one.",
         lambda seen: seen.loss,
@@ -68,7 +68,7 @@ CURVES: dict[str, tuple[str, Callable[[Seen], str]]] = {
 }
 
 
-def seen_by(variant: Variant) -> Seen:
+def seen_by(variant: Variant) -> EvaluatedAt:
     """What a variant's method evaluates."""
     run = variant.runs[0].run
     try:
@@ -95,7 +95,7 @@ def curve_note(name: str, variants: Sequence[Variant]) -> str:
     return f"{words} {_where(variants, name, getter)}."
 
 
-def _where(variants: Sequence[Variant], curve: str, of: Callable[[Seen], str]) -> str:
+def _where(variants: Sequence[Variant], curve: str, of: Callable[[EvaluatedAt], str]) -> str:
     """The variants that have a curve, by what it is of."""
     found: dict[str, list[str]] = {}
     for variant in variants:

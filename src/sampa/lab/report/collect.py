@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampa.lab.files import read_text
-from sampa.lab.flatness.settings import FILE
+from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.report.records import (
     FinishedRun,
     LeftOut,
     Paper,
+    read_kept_runs,
     read_paper,
     read_record,
-    read_records,
 )
 from sampa.lab.results.outcome import NOTES, RESULTS, Outcome, read_outcome
 from sampa.lab.results.paper import published_order
@@ -24,7 +24,7 @@ from sampa.messages import require
 if TYPE_CHECKING:
     from sampa.lab.report.flatness import Measured
 
-MANY = "runs.jsonl"
+RUNS_FILE = "runs.jsonl"
 MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
 
 
@@ -56,8 +56,8 @@ def collect(folders: Sequence[Path]) -> Collection:
     for run, root in runs.values():
         paper, place = _nearest_paper(run, root, found.left_out), place_of(run, root)
         try:
-            if run.name == MANY:
-                found.runs += read_records(run, str(Path(place).parent), paper)
+            if run.name == RUNS_FILE:
+                found.runs += read_kept_runs(run, str(Path(place).parent), paper)
             else:
                 found.runs.append(read_record(run, place, paper))
         except (ValueError, OSError) as error:
@@ -81,7 +81,7 @@ def _collect_outcomes(folders: Sequence[Path], found: Collection) -> None:
 
 def _collect_flatness(folders: Sequence[Path], found: Collection) -> None:
     """What `sampa flatness` left behind, each once; only who has it waits for torch."""
-    files = [(root, file) for root in folders for file in sorted(root.rglob(FILE))]
+    files = [(root, file) for root in folders for file in sorted(root.rglob(FLATNESS_FILE))]
     if not files:
         return
     from sampa.lab.flatness.saved import read_found
@@ -101,7 +101,7 @@ def _collect_flatness(folders: Sequence[Path], found: Collection) -> None:
 def find_runs(root: Path) -> list[Path]:
     """The folders below one (itself included) that hold a run, and the files that hold several."""
     places = {file.parent for mark in MARKS for file in root.rglob(mark)}
-    return sorted(places | set(root.rglob(MANY)))
+    return sorted(places | set(root.rglob(RUNS_FILE)))
 
 
 def place_of(path: Path, root: Path) -> str:

@@ -57,7 +57,7 @@ class ExperimentView:
     @property
     def finding(self) -> str:
         """What came out, in one sentence; empty if the verdicts say it."""
-        return "" if self.verdicts else finding(self.outcome)
+        return "" if self.verdicts else outcome_finding(self.outcome)
 
     @property
     def has_paper(self) -> bool:
@@ -110,7 +110,7 @@ def counted_verdicts(compared: Sequence[Comparison]) -> dict[str, int]:
     return {verdict: found[verdict] for verdict in order if found[verdict]}
 
 
-def finding(outcome: Outcome) -> str:
+def outcome_finding(outcome: Outcome) -> str:
     """What came out where the paper prints no differences: a fact, a tally, or a value."""
     if outcome.facts:
         return outcome.facts[0]

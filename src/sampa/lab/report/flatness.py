@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from sampa.lab.flatness.measures import MEASURES, NUMBERS
 from sampa.lab.flatness.outcome import SCORE, Found
-from sampa.lab.flatness.page import Part, part_of
+from sampa.lab.flatness.page import RecipeSection, part_of
 from sampa.lab.flatness.ranks import correlation_table, correlations
 from sampa.lab.report.experiment import notes_as_html
 from sampa.lab.results.summary import summarize
@@ -48,10 +48,10 @@ class FlatnessView:
 
     @property
     def finding(self) -> str:
-        return finding(self.measured.found, self.recipe)
+        return flatness_finding(self.measured.found, self.recipe)
 
     @property
-    def part(self) -> Part:
+    def part(self) -> RecipeSection:
         return part_of(self.measured.found, self.recipe, self.anchor)
 
     @property
@@ -72,7 +72,7 @@ class FlatnessView:
         return self.measured.found.conditions.values.get("commit", "not recorded")
 
 
-def finding(found: Found, recipe: str) -> str:
+def flatness_finding(found: Found, recipe: str) -> str:
     """Which method is flattest by the first measure, and whether that goes with accuracy."""
     measured = [n for n in NUMBERS if n in found.values and n not in (SCORE, "loss")]
     methods = found.methods(recipe)

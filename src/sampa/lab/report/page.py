@@ -16,7 +16,7 @@ from sampa.lab.results.outcome import Outcome
 if TYPE_CHECKING:
     from sampa.lab.report.flatness import Measured
 
-NAMED = 8  # methods, from which on they are counted
+COUNTED_FROM = 8  # methods, from which on they are counted
 UNFOLDED = 4  # sections, from which on they are opened one by one
 
 
@@ -165,7 +165,7 @@ def _extent(recipes: Sequence[Recipe], methods: Sequence[str]) -> tuple[str, ...
     runs = _counted(records, "finished run")
     if not records:
         return (runs,)
-    named = ", ".join(methods) if len(methods) <= NAMED else f"{len(methods)} methods"
+    named = ", ".join(methods) if len(methods) <= COUNTED_FROM else f"{len(methods)} methods"
     return runs, named, f"seed{'' if len(seeds) == 1 else 's'} {_ranges(seeds)}"
 
 

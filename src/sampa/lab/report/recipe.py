@@ -17,15 +17,15 @@ from sampa.lab.results.outcome import Entry
 from sampa.lab.results.outcome_tables import method_table, paper_cell
 from sampa.lab.results.pictures import with_deviation
 from sampa.lab.results.table import Cell, Table, difference, mean, number_cell, row, seconds
-from sampa.lab.training.variants import family, is_number, shared_settings
+from sampa.lab.training.variants import RUN_NAMES, family, is_number, shared_settings
 
 Facts = dict[str, list[str]]
 """Names with their value, or with all values if the runs differ in it."""
 
-NAMES = ("name", "about", "method", "seed")  # of a run; the table has them
-HIDDEN = (*NAMES, "rho", "lam", "rhos", "method_options")  # each method has its own
+# The table has them, or each method its own.
+HIDDEN = (*RUN_NAMES, "rho", "lam", "rhos", "method_options")
 SPEED = ("machine.", "threads", "processes")  # what seconds depend on
-STEADY = 1.5  # ratio of a method's slowest run to its fastest, above which the machine was busy
+STEADY_RATIO = 1.5  # of a method's slowest run to its fastest; above it the machine was busy
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _time_caveat(lines: Sequence[Line], mixed: Sequence[str]) -> str:
     """Why the seconds of the runs should not be compared; empty if they may be."""
     if any(name.startswith(SPEED) for name in mixed):
         return "The runs were made under different conditions: do not compare their seconds."
-    if any(max(line.x) > STEADY * min(line.x) for line in lines):
+    if any(max(line.x) > STEADY_RATIO * min(line.x) for line in lines):
         return "Runs of one method differ much in seconds, as on a busy machine: do not compare."
     return ""
 

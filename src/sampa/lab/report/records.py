@@ -78,7 +78,7 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> FinishedRun:
     return _record(saved, lines, _read(folder, "result.json"), place, paper)
 
 
-def read_records(file: Path, place: str, paper: Paper | None) -> list[FinishedRun]:
+def read_kept_runs(file: Path, place: str, paper: Paper | None) -> list[FinishedRun]:
     """The runs that `sampa reproduce --record` put into one file, a line each.
 
     Raises:

@@ -27,24 +27,25 @@ def grid(
 
 WEEKS, DAYS, ONE_GPU = "weeks on 2 GPUs", "days on 2 GPUs", "days on 1 GPU"
 MINUTE = "a minute on two GPUs"
-CLEAN, SMALL_NOISE, NOISE = ("clean",), ("small-noise",), ("noise",)
+CLEAN_TUNING, SMALL_NOISE_TUNING, NOISE_TUNING = ("clean",), ("small-noise",), ("noise",)
+TWO_NOISES = (*NOISE_TUNING, "noise80")
 _ALL = (
     Experiment("fig-toy", toy.toy_figure, "seconds", "seconds"),
     Experiment("theory", theory.theory_bounds, "seconds", "seconds"),
-    grid("tab-cifar10", grids.plan_cifar10, CLEAN, 5, WEEKS, "25 min"),
-    grid("tab-cifar100", grids.plan_cifar100, CLEAN, 5, WEEKS, "25 min"),
-    grid("tab-imagenet", grids.plan_imagenet, CLEAN, 3, WEEKS, "3 min"),
+    grid("tab-cifar10", grids.plan_cifar10, CLEAN_TUNING, 5, WEEKS, "25 min"),
+    grid("tab-cifar100", grids.plan_cifar100, CLEAN_TUNING, 5, WEEKS, "25 min"),
+    grid("tab-imagenet", grids.plan_imagenet, CLEAN_TUNING, 3, WEEKS, "3 min"),
     Experiment("fig-efficiency", times.efficiency_figure, MINUTE, "1 min"),
     Experiment("tab-efficiency", times.efficiency_table, DAYS, "10 min", grids.plan_efficiency),
     Experiment("tab-memory", times.memory, MINUTE, "1 min"),
     grid("tab-vit", grids.plan_vit, (), 3, "a day on 2 GPUs", "60 min"),
     grid("tab-glue", grids.plan_glue, (), 3, DAYS, "20 min"),
-    grid("tab-noise", grids.plan_noise, (*NOISE, "noise80"), 5, WEEKS, "25 min", grids.over_noise),
-    grid("tab-incorporation", grids.plan_incorporation, SMALL_NOISE, 3, DAYS, "10 min"),
-    grid("tab-optsam", grids.plan_optsam, CLEAN, 3, ONE_GPU, "5 min"),
-    grid("tab-sam-db", grids.plan_sam_db, CLEAN, 3, ONE_GPU, "5 min"),
-    grid("tab-penalty", grids.plan_penalty, (*CLEAN, "noise80"), 3, DAYS, "5 min"),
-    grid("fig-lambda", grids.plan_lambdas, NOISE, 3, WEEKS, "10 min", grids.over_lambda),
+    grid("tab-noise", grids.plan_noise, TWO_NOISES, 5, WEEKS, "25 min", grids.over_noise),
+    grid("tab-incorporation", grids.plan_incorporation, SMALL_NOISE_TUNING, 3, DAYS, "10 min"),
+    grid("tab-optsam", grids.plan_optsam, CLEAN_TUNING, 3, ONE_GPU, "5 min"),
+    grid("tab-sam-db", grids.plan_sam_db, CLEAN_TUNING, 3, ONE_GPU, "5 min"),
+    grid("tab-penalty", grids.plan_penalty, (*CLEAN_TUNING, "noise80"), 3, DAYS, "5 min"),
+    grid("fig-lambda", grids.plan_lambdas, NOISE_TUNING, 3, WEEKS, "10 min", grids.over_lambda),
     Experiment("fig-gradient-gap", gap.gradient_gap, "a day on 1 GPU", "2 min", gap.plan_gap),
     Experiment("tab-two-devices", times.two_devices, MINUTE, "2 min"),
     Experiment("tab-batch-time", times.batch_time, MINUTE, "3 min"),

@@ -17,7 +17,7 @@ import torch
 from sampa.execution.layers import Layers
 from sampa.lab.reproduce.plan import Choices, Plan, accuracies, unfinished_if_stopped
 from sampa.lab.reproduce.request import Request
-from sampa.lab.reproduce.runner import conditions_of, kept_runs, planned_runs, tuned_choices
+from sampa.lab.reproduce.runner import conditions_of_runs, kept_runs, planned_runs, tuned_choices
 from sampa.lab.reproduce.settings import images
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
@@ -31,7 +31,7 @@ from sampa.lab.training.session import Clock, Settings
 from sampa.vectors.vector import Vector, add, cosine
 
 WATCHED = 200  # updates of a run, evenly spread
-FILE = "gap.json"
+GAP_FILE = "gap.json"
 
 
 def plan_gap(scale: Scale, choices: Choices) -> Plan:
@@ -59,7 +59,7 @@ def gradient_gap(blank: Outcome, request: Request) -> Outcome:
             _chart("distance", "Distance", "‖∇f(x) − ∇f(y)‖", found),
         ),
         tuning=tuned,
-        conditions=conditions_of((folder for _, folder, _ in grid), tuned, request),
+        conditions=conditions_of_runs((folder for _, folder, _ in grid), tuned, request),
     )
 
 
@@ -81,7 +81,7 @@ class Gap:
 def watched(run: Run, out: Path, request: Request) -> Gap:
     """A run's gap, measured now or before."""
     folder = RunFolder(out)
-    found = folder.read(FILE) if folder.result_of(run) is not None else None
+    found = folder.read(GAP_FILE) if folder.result_of(run) is not None else None
     if found is not None:
         return Gap(**found)
     folder.open(run, resume=True)
@@ -90,7 +90,7 @@ def watched(run: Run, out: Path, request: Request) -> Gap:
         trainer = Watcher(run, folder, settings, checked_method(run))
         with unfinished_if_stopped():
             trainer.fit()
-        folder.write(FILE, asdict(trainer.gap))
+        folder.write(GAP_FILE, asdict(trainer.gap))
     finally:
         folder.close()
     return trainer.gap

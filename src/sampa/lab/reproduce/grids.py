@@ -31,10 +31,10 @@ from sampa.lab.results.pictures import BAND, lines_over
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import DataSpec, ModelSpec, Run
 
-ACCURACY = "test accuracy in %"
+ACCURACY_ROW = "test accuracy in %"
 HUMAN = "human labels (CIFAR-10N)"
 FOUR = {"SGD": "sgd", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.2": "sampa-0.2"}
-STEPS = (("SAM", "SGD"), ("SAMPa-0.2", "SGD"), ("SAMPa-0", "SAM"), ("SAMPa-0.2", "SAM"))
+STEPPED_PAIRS = (("SAM", "SGD"), ("SAMPa-0.2", "SGD"), ("SAMPa-0", "SAM"), ("SAMPa-0.2", "SAM"))
 SAM_AND_SAMPA = {"SAM": "sam", "SAMPa-0.2": "sampa-0.2"}
 TWICE = "SAMPa-0.2, 2× epochs"
 THREE_NETWORKS = ("ResNet-56", "WRN-28-2", "VGG19-BN")
@@ -63,7 +63,7 @@ def _plan_networks(scale: Scale, choices: Choices, classes: int) -> Plan:
     found = [*accuracies(rows, FOUR), *accuracies(twice, {TWICE: "sampa-0.2"})]
     about = run_in_words(images(scale, choices.get("clean"), classes=classes))
     about += f"; networks: {', '.join(NETWORKS[scale])}"
-    pairs = (*STEPS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2"))
+    pairs = (*STEPPED_PAIRS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2"))
     return Plan(found, pairs, about, average=len(NETWORKS[scale]) > 1)
 
 
@@ -149,7 +149,7 @@ def plan_noise(scale: Scale, choices: Choices) -> Plan:
         # CIFAR-10N: people who labeled carelessly, wrong in two of five; not in the paper.
         run = _noisy(scale, 0, choices.get("noise"))
         rows[HUMAN] = replace(run, data=replace(run.data, human_labels="worse"))
-    return Plan(accuracies(rows, FOUR), STEPS)
+    return Plan(accuracies(rows, FOUR), STEPPED_PAIRS)
 
 
 def _noisy(scale: Scale, percent: int, choice: Choice | None) -> Run:
@@ -211,11 +211,11 @@ def plan_lambdas(scale: Scale, choices: Choices) -> Plan:
 
 def over_noise(outcome: Outcome) -> tuple[Chart, ...]:
     """Test accuracy over the share of wrong labels, a line for each method."""
-    title, axes = "Test accuracy under label noise", ("wrong training labels in %", ACCURACY)
+    title, axes = "Test accuracy under label noise", ("wrong training labels in %", ACCURACY_ROW)
     return (Chart("label-noise", title, *axes, lines_over(outcome, NOISE_ROWS), BAND),)
 
 
 def over_lambda(outcome: Outcome) -> tuple[Chart, ...]:
     """Test accuracy over λ, a line for each network."""
     title, lines = "Test accuracy over λ", lines_over(outcome, LAMBDAS)
-    return (Chart("lambda", title, "λ", ACCURACY, lines, BAND),)
+    return (Chart("lambda", title, "λ", ACCURACY_ROW, lines, BAND),)

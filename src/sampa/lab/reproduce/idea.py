@@ -13,7 +13,7 @@ from sampa.lab.bench.result import BenchResult
 WIDTH, HEIGHT = 640, 226
 LEFT, RIGHT = 146, 84  # of the time axis: room for names and for numbers
 LANE, GAP, TOP = 34, 8, 56
-STYLE = """
+IDEA_STYLE = """
     text { font: 15px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
     .panel { fill: #ffffff; stroke: #d0d7de; }
     .ink { fill: #1b1f24; }
@@ -39,8 +39,8 @@ class Lane:
     gradients: tuple[str, ...]
 
 
-SAM = (Lane("SAM, one device", "sam", ("∇f(xₜ)", "then ∇f(x̃ₜ)")),)
-SAMPA = (
+SAM_LANES = (Lane("SAM, one device", "sam", ("∇f(xₜ)", "then ∇f(x̃ₜ)")),)
+SAMPA_LANES = (
     Lane("SAMPa, device 1", "sampa", ("∇f(x̃ₜ)",)),
     Lane("SAMPa, device 2", "sampa", ("∇f(yₜ₊₁)",)),
 )
@@ -48,11 +48,11 @@ SAMPA = (
 
 def picture(result: BenchResult) -> str:
     """A step of SAM and one of SAMPa, to scale."""
-    longest = max(result.milliseconds[lane.method] for lane in (*SAM, *SAMPA))
+    longest = max(result.milliseconds[lane.method] for lane in (*SAM_LANES, *SAMPA_LANES))
     scale = (WIDTH - LEFT - RIGHT) / longest
     parts = [_heading(result)]
     y = TOP
-    for lanes in (SAM, SAMPA):
+    for lanes in (SAM_LANES, SAMPA_LANES):
         milliseconds = result.milliseconds[lanes[0].method]
         middle = y + (len(lanes) * (LANE + GAP) - GAP) / 2 + 5
         for lane in lanes:
@@ -108,5 +108,5 @@ def _document(title: str, parts: list[str]) -> str:
     panel = (
         f'<rect class="panel" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>'
     )
-    lines = [f'{head} width="{WIDTH}">', f"<title>{title}</title>", f"<style>{STYLE}</style>"]
+    lines = [f'{head} width="{WIDTH}">', f"<title>{title}</title>", f"<style>{IDEA_STYLE}</style>"]
     return "\n".join([*lines, panel, *parts, "</svg>", ""])

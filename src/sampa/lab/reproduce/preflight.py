@@ -20,7 +20,7 @@ from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.tasks import load_data
 
-SAMPLES = {  # for training, as published with each data set
+TRAINING_SAMPLES = {  # for training, as published with each data set
     "cifar10": 50_000,
     "cifar100": 50_000,
     "imagenet": 1_281_167,
@@ -106,10 +106,10 @@ def gpu_hours(runs: Iterable[Run]) -> float:
         key = (run.model.name, run.data.name, run.data.upscale)
         known[key] = known.get(key) or operations(run)
         share = (1 - run.data.validation) * epochs_of(run)
-        whole += known[key] * SAMPLES[run.data.name] * share * gradients(run)
+        whole += known[key] * TRAINING_SAMPLES[run.data.name] * share * gradients(run)
     resnet = replace(find_recipe("cifar10-resnet56"), method="sam")
     seconds = published("tab-efficiency").values["Time/Epoch (s)"]["SAM"].mean
-    speed = operations(resnet) * SAMPLES["cifar10"] * gradients(resnet) / seconds
+    speed = operations(resnet) * TRAINING_SAMPLES["cifar10"] * gradients(resnet) / seconds
     return whole / speed / 3600
 
 

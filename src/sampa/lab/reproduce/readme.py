@@ -18,8 +18,7 @@ from sampa.lab.results.table import Table, as_markdown, difference, number_cell,
 
 PICTURE = Path("docs") / "assets" / "two-gradients.svg"
 DRAWN = "resnet56-batch8"  # the record of the picture
-SAM, SAMPA = "SAM", "SAMPa-0.2"
-SHOWN = (f"{SAM} − SGD", f"{SAMPA} − SGD", f"{SAMPA} − {SAM}")  # the table's differences
+SHOWN_PAIRS = ("SAM − SGD", "SAMPa-0.2 − SGD", "SAMPa-0.2 − SAM")  # the table's differences
 ROWS = {  # by experiment: the row that the table has, and what it is
     "tab-cifar10": (AVERAGE, "CIFAR-10, mean over networks"),
     "tab-noise": ("40 %", "CIFAR-10, 40 % wrong labels"),
@@ -61,7 +60,7 @@ def speed(records: Records) -> list[str]:
         f"**SAM's accuracy {drawn.ratios['sam/sampa'].median:.1f} times as fast, with two devices "
         f"instead of one.** Time: {min(faster):.2f} to {max(faster):.2f} times as fast in "
         f"{len(faster)} workloads on two CPU cores ([docs/performance.md](docs/performance.md)).",
-        f"Accuracy on the same seeds, in {len(met)} small experiments: {SAMPA} is above {SAM} in "
+        f"Accuracy on the same seeds, in {len(met)} small experiments: SAMPa-0.2 is above SAM in "
         f"{above}, below in {below}, and too close to tell in {len(met) - above - below} "
         "by single 95 % intervals ([results](#results)).",
     ]
@@ -72,7 +71,9 @@ def accuracy_differences(records: Records) -> list[Comparison]:
     found: list[Comparison] = []
     for outcome in records.outcomes.values():
         accuracies = {entry.row for entry in outcome.entries if entry.kind == "mean"} - {AVERAGE}
-        found += [c for c in outcome.comparisons() if c.pair == SHOWN[-1] and c.row in accuracies]
+        found += [
+            c for c in outcome.comparisons() if c.pair == SHOWN_PAIRS[-1] and c.row in accuracies
+        ]
     return found
 
 
@@ -89,19 +90,19 @@ def results(records: Records) -> list[str]:
     """Differences between methods, the paper's beside ours."""
     rows = [
         row(
-            f"[{label}](results/reproduce/{name}/README.md)" if c.pair == SHOWN[0] else "",
+            f"[{label}](results/reproduce/{name}/README.md)" if c.pair == SHOWN_PAIRS[0] else "",
             *(c.pair, number_cell(c.paper, "+.2f"), difference(c.ours), c.ours.n),
         )
         for name, (shown, label) in ROWS.items()
         for c in records.outcomes[name].comparisons()
-        if c.row == shown and c.pair in SHOWN
+        if c.row == shown and c.pair in SHOWN_PAIRS
     ]
     columns = ("", "points of test accuracy", "paper", "ours ± 95 %", "seeds")
     scales = [f"{label}: {records.outcomes[name].about}." for name, (_, label) in ROWS.items()]
     return [*as_markdown(Table("", columns, tuple(rows))), "", "Ours: " + " ".join(scales)]
 
 
-BLOCKS: dict[str, Callable[[Records], list[str]]] = {
+MARKED_BLOCKS: dict[str, Callable[[Records], list[str]]] = {
     "speed": speed,
     "limits": limits,
     "results": results,
@@ -114,7 +115,7 @@ def updated(readme: str, records: Records) -> str:
     Raises:
         ValueError: If it lacks the markers of one.
     """
-    for name, lines in BLOCKS.items():
+    for name, lines in MARKED_BLOCKS.items():
         begin, end = markers(name)
         first, last = readme.find(begin), readme.find(end)
         if first < 0 or last < first:

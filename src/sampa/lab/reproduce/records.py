@@ -22,7 +22,7 @@ def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(outcome.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
     replace_file(folder / RESULTS, f"{text}\n".encode())
-    replace_file(folder / "README.md", page(outcome).encode())
+    replace_file(folder / "README.md", outcome_page(outcome).encode())
     if plots:
         from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
 
@@ -30,7 +30,7 @@ def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
             write_chart(chart, folder)
 
 
-def page(outcome: Outcome) -> str:
+def outcome_page(outcome: Outcome) -> str:
     """The whole result in Markdown."""
     claim = f"In the paper: `{outcome.label}`. {outcome.claim}".rstrip()
     parts = [f"# {outcome.heading}", scale_line(outcome), claim]

@@ -34,7 +34,7 @@ from sampa.lab.training.loop import train
 from sampa.lab.training.run import Run
 from sampa.lab.training.session import Settings
 
-BATCH = 4  # runs in one process
+RUNS_A_PROCESS = 4
 Trained = Sequence[tuple[PlannedEntry, int, RunResult]]
 """Entries with a seed, and what the run gave."""
 Pictures = Callable[[Outcome], tuple[Chart, ...]]
@@ -99,7 +99,7 @@ def _train_in_processes(runs: Mapping[Path, Run], request: Request) -> None:
 
 def _batches(runs: Mapping[Path, Run], request: Request, at_once: int) -> Iterator[Job]:
     """Runs for one process each: a few neighbors with the same name and seed."""
-    size = BATCH if request.devices == 1 else 1
+    size = RUNS_A_PROCESS if request.devices == 1 else 1
     for name, group in itertools.groupby(
         runs.items(), lambda item: f"{item[1].name} seed {item[1].seed}"
     ):
@@ -140,7 +140,7 @@ def run_grid(
         pairs=plan.pairs,
         facts=tuple(_memorization(trained)),
         tuning=tuned,
-        conditions=conditions_of(results, tuned, request),
+        conditions=conditions_of_runs(results, tuned, request),
     )
     return replace(outcome, charts=pictures(outcome))
 
@@ -199,7 +199,7 @@ def tuned_choices(names: Sequence[str], request: Request) -> dict[str, Tuned]:
     return found
 
 
-def conditions_of(
+def conditions_of_runs(
     folders: Iterable[Path], tuned: Mapping[str, Tuned], request: Request
 ) -> Conditions:
     """Under what runs were made, those of their tunings too."""

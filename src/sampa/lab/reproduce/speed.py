@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from sampa.execution.parallel.groups import is_distributed
 from sampa.lab.bench.contenders import Contender, Placement, Step, bare_step, of_method
-from sampa.lab.bench.ranks import on_ranks
+from sampa.lab.bench.ranks import RANKS, on_ranks
 from sampa.lab.bench.rounds import take_turns
 from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
 from sampa.lab.conditions import Conditions
@@ -27,8 +27,6 @@ from sampa.lab.reproduce.request import Request
 from sampa.lab.results.paper import Scale
 from sampa.lab.training.fields import read_fields
 from sampa.lab.training.folder import RunFolder
-
-RANKS = 2
 
 
 def _of(name: str, method: str = "", **options: Any) -> Contender:
@@ -44,10 +42,10 @@ def _batches_of(size: int) -> Callable[[Bench], Step]:
     return make
 
 
-SAM, SAMPA = _of("SAM"), _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES)
+SAM_STEPS, SAMPA_STEPS = _of("SAM"), _of("SAMPa-0.2", "sampa", placement=Placement.BRANCHES)
 MSAM = _of("mSAM (m=2)", "msam", placement=Placement.BRANCHES, num_shards=2)
 UNEVEN = (_of("LookSAM", steps=5), _of("AE-SAM", steps=5))  # their steps differ
-EFFICIENT = (SAM, SAMPA, *UNEVEN, _of("SAF"), _of("MESA"), _of("ESAM"))
+CONTENDERS = (SAM_STEPS, SAMPA_STEPS, *UNEVEN, _of("SAF"), _of("MESA"), _of("ESAM"))
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 BATCH_SIZES = tuple(Contender(str(n), Placement.ONE_DEVICE, _batches_of(n)) for n in SIZES)
 
@@ -66,16 +64,16 @@ class Contest:
     with_memory: bool = False
 
 
-NETWORKS: dict[Scale, Workload] = {
+WORKLOADS: dict[Scale, Workload] = {
     "paper": Workload("resnet56", 128),
     "cpu": Workload("resnet20", 128),
     "smoke": Workload("mlp", 8),
 }
-SMALLER: dict[Scale, Workload] = {**NETWORKS, "cpu": Workload("resnet8", 64)}
+SMALLER: dict[Scale, Workload] = {**WORKLOADS, "cpu": Workload("resnet8", 64)}
 ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
 CONTESTS = {
-    "efficiency": Contest(EFFICIENT, NETWORKS, {**ROUNDS, "cpu": 5}, with_memory=True),
-    "two-devices": Contest((SAM, MSAM, SAMPA), NETWORKS, ROUNDS),
+    "efficiency": Contest(CONTENDERS, WORKLOADS, {**ROUNDS, "cpu": 5}, with_memory=True),
+    "two-devices": Contest((SAM_STEPS, MSAM, SAMPA_STEPS), WORKLOADS, ROUNDS),
     "batch-time": Contest(BATCH_SIZES, SMALLER, {**ROUNDS, "cpu": 3}),
 }
 

@@ -22,7 +22,7 @@ from sampa.lab.reproduce.request import Request
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
 
-RHO = 0.1
+RADIUS = 0.1
 HORIZONS = (10, 30, 100, 300, 1000)
 
 
@@ -111,7 +111,7 @@ class Trajectory:
         """The theorem's, of that mean, for a fixed η."""
         L, lr, T = self.problem.lipschitz, self.lr, self.updates
         gap = self.potential[0] - self.problem.infimum
-        return (gap + constant(L) * RHO**2 * T * lr**2) / (T * lr * (1 - lr * L / 2))
+        return (gap + constant(L) * RADIUS**2 * T * lr**2) / (T * lr * (1 - lr * L / 2))
 
     def visit(self, x: Tensor, y: Tensor) -> None:
         problem, L, lr = self.problem, self.problem.lipschitz, self.lr
@@ -120,7 +120,7 @@ class Trajectory:
         potential = problem.f(x).item() + 0.5 * (1 - lr * L) * gap  # V_t
         self.potential.append(potential)
         self.squares.append(square)
-        error = lr**2 * RHO**2 * constant(L)
+        error = lr**2 * RADIUS**2 * constant(L)
         self.allowed.append(potential - lr * (1 - lr * L / 2) * square + error)
 
 
@@ -128,7 +128,7 @@ def step_size(problem: ConvexProblem, T: int) -> float:
     """η = min{√(Δ_0 / (C ρ² T)), 1 / 2L, 1}, the theorem's choice."""
     L = problem.lipschitz
     gap = problem.f(problem.x.detach()).item() - problem.infimum
-    return min((gap / (constant(L) * RHO**2 * T)) ** 0.5, 0.5 / L, 1.0)
+    return min((gap / (constant(L) * RADIUS**2 * T)) ** 0.5, 0.5 / L, 1.0)
 
 
 def trace(problem: ConvexProblem, T: int) -> Trajectory:
@@ -141,7 +141,7 @@ def trace(problem: ConvexProblem, T: int) -> Trajectory:
 
     found = Trajectory(problem, step_size(problem, T))
     base = torch.optim.SGD(problem.parameters(), lr=found.lr)
-    optimizer = sampa.SAMPa(base, rho=RHO, lam=0.0, perturb_eps=0.0)
+    optimizer = sampa.SAMPa(base, rho=RADIUS, lam=0.0, perturb_eps=0.0)
     for t in range(T + 1):  # the first call computes g_0 = ∇f(y_0), and y_0 = x_0
         optimizer.step(loss_fn, torch.tensor([t]))  # full gradients: a batch is only its number
         found.visit(problem.x.detach().clone(), y[t])
@@ -164,7 +164,7 @@ def theory_bounds(blank: Outcome, request: Request) -> Outcome:
     updates, violations = sum(t.updates for t in traces), sum(t.violations for t in traces)
     return replace(
         blank,
-        about=f"SAMPa-0 with ρ = {RHO:g} and the theorem's fixed step size; a quadratic in 10 "
+        about=f"SAMPa-0 with ρ = {RADIUS:g} and the theorem's fixed step size; a quadratic in 10 "
         "dimensions, and logistic regression on 50 samples with 5 features",
         unit="mean of ‖∇f(x_t)‖² over T updates, mean ± standard deviation over problems",
         decimals=4,

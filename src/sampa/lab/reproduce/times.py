@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sampa.catalog import ALIASES, METHODS
 from sampa.cost import measure
-from sampa.lab.reproduce.grids import ACCURACY, EFFICIENT, plan_efficiency
+from sampa.lab.reproduce.grids import ACCURACY_ROW, EFFICIENT, plan_efficiency
 from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.runner import run_grid
 from sampa.lab.reproduce.speed import ContestResult, contest
@@ -81,9 +81,9 @@ def efficiency_table(blank: Outcome, request: Request) -> Outcome:
     return replace(
         outcome,
         about=f"{outcome.about}. Time: {found.about}; {DEVICES}",
-        unit=f"{ACCURACY}; time: {RATIO_UNIT}",
+        unit=f"{ACCURACY_ROW}; time: {RATIO_UNIT}",
         entries=(*outcome.entries, *counted(), *ratios),
-        charts=(Chart("accuracy-time", title, TIME, ACCURACY, lines, note, kind="points"),),
+        charts=(Chart("accuracy-time", title, TIME, ACCURACY_ROW, lines, note, kind="points"),),
     )
 
 

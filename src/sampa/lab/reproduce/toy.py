@@ -17,11 +17,11 @@ from sampa.lab.results.charts import Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
 
 LR = RHO = 0.1
-DIMENSIONS = 2  # in one dimension a random direction is a coin
-STEPS, TAIL = 200, 100
+TOY_DIMENSIONS = 2  # in one dimension a random direction is a coin
+TOY_STEPS, TAIL = 200, 100
 PERIOD, FLOOR = 4, 1e-4  # of the picture
 NO_BATCH = torch.zeros(1)  # the problem has no data
-METHODS: dict[str, Callable[..., sampa.SharpnessAware]] = {
+TOY_METHODS: dict[str, Callable[..., sampa.SharpnessAware]] = {
     "SAM": partial(sampa.SAM, rho=RHO),
     "RandSAM": partial(sampa.RandSAM, rho=RHO),
     "OptSAM": partial(sampa.OptSAM, rho=RHO),
@@ -36,7 +36,7 @@ class Square(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        start = torch.ones(DIMENSIONS, dtype=torch.float64)
+        start = torch.ones(TOY_DIMENSIONS, dtype=torch.float64)
         self.x = nn.Parameter(start / start.norm())
 
     def forward(self, batch: Tensor) -> Tensor:
@@ -44,12 +44,12 @@ class Square(nn.Module):
 
 
 def distances(make: Callable[..., sampa.SharpnessAware], seed: int) -> list[float]:
-    """‖x_t‖ for t = 0, 1, ..., STEPS."""
+    """‖x_t‖ for t = 0, 1, ..., TOY_STEPS."""
     model = Square()
     base = torch.optim.SGD(model.parameters(), lr=LR)
     optimizer = make(base, perturb_eps=0.0, seed=seed)
     path = [model.x.detach().norm().item()]
-    while len(path) <= STEPS:
+    while len(path) <= TOY_STEPS:
         optimizer.step(model, NO_BATCH)
         assert optimizer.last is not None
         if optimizer.last.updated:
@@ -60,11 +60,12 @@ def distances(make: Callable[..., sampa.SharpnessAware], seed: int) -> list[floa
 def toy_figure(blank: Outcome, request: Request) -> Outcome:
     """All methods from the same start; only RandSAM depends on the seed."""
     seeds = range(request.seeds or 3)
-    paths = {name: [distances(make, seed) for seed in seeds] for name, make in METHODS.items()}
+    paths = {name: [distances(make, seed) for seed in seeds] for name, make in TOY_METHODS.items()}
     row = "distance to the minimum"
     return replace(
         blank,
-        about=f"f(x) = ‖x‖² in {DIMENSIONS} dimensions, ‖x_0‖ = 1, η = ρ = {LR:g}, {STEPS} updates",
+        about=f"f(x) = ‖x‖² in {TOY_DIMENSIONS} dimensions, ‖x_0‖ = 1, η = ρ = {LR:g}, "
+        f"{TOY_STEPS} updates",
         unit=f"root mean square of ‖x_t‖ over the last {TAIL} updates, "
         "mean ± standard deviation over seeds",
         decimals=4,
@@ -72,7 +73,7 @@ def toy_figure(blank: Outcome, request: Request) -> Outcome:
             Entry(row, name, dict(zip(seeds, map(_rms, found), strict=True)))
             for name, found in paths.items()
         ),
-        pairs=tuple((name, "SAM") for name in METHODS if name != "SAM"),
+        pairs=tuple((name, "SAM") for name in TOY_METHODS if name != "SAM"),
         charts=(_chart(paths),),
         conditions=Conditions.now(),
     )

@@ -46,13 +46,15 @@ def _noisy(noise: int, edition: Edition) -> Callable[[Scale, Choice], Run]:
 
 
 LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
-STEADY = (0.02, 0.05)  # with more pixels some runs do not train steadily at 0.1
-FEW = TuningGrid("noise40", _noisy(40, LARGER), (0.05, 0.1), (0.1, 0.2), judges=("sam",))
+STEADY_LRS = (0.02, 0.05)  # with more pixels some runs do not train steadily at 0.1
+NOISY = TuningGrid("noise40", _noisy(40, LARGER), (0.05, 0.1), (0.1, 0.2), judges=("sam",))
 GRIDS: dict[str, dict[Scale, TuningGrid]] = {
     "clean": {"cpu": TuningGrid("noise0", images, LRS, RHOS, judges=("sam",))},
     "small-noise": {"cpu": TuningGrid("noise40", _noisy(40, SMALL), LRS, RHOS)},
-    "noise": {"cpu": TuningGrid("noise40", _noisy(40, LARGER), STEADY, RHOS), "smoke": FEW},
-    "noise80": {"cpu": TuningGrid("noise80", _noisy(80, LARGER), STEADY, (0.01, 0.05, 0.1, 0.2))},
+    "noise": {"cpu": TuningGrid("noise40", _noisy(40, LARGER), STEADY_LRS, RHOS), "smoke": NOISY},
+    "noise80": {
+        "cpu": TuningGrid("noise80", _noisy(80, LARGER), STEADY_LRS, (0.01, 0.05, 0.1, 0.2))
+    },
 }
 
 Scores = Callable[[dict[str, Run]], dict[str, float]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 EXTREMES = "Mean over seeds; the band reaches from the lowest to the highest."
-FEW = 12  # points of a single line, up to which each is told in words
+TOLD_POINTS = 12  # points of a single line, up to which each is told in words
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def over_seeds(
     return Line(label, list(x), each(statistics.fmean), each(min), each(max), look=look)
 
 
-def in_words(chart: Chart) -> str:
+def chart_in_words(chart: Chart) -> str:
     """The chart for those who do not see it."""
     axis = chart.y_label or f"Mean over seeds, from first to last {chart.x_label}"
     if chart.kind in ("bars", "intervals"):
@@ -86,7 +86,7 @@ def in_words(chart: Chart) -> str:
         axis = f"{chart.y_label or 'Mean'} against {chart.x_label}"
         centers = [(n.label, statistics.fmean(n.x), statistics.fmean(n.y)) for n in chart.lines]
         parts = [f"{label}: {number(y)} at {number(x)}" for label, x, y in centers]
-    elif len(chart.lines) == 1 and 1 < len(chart.lines[0].x) <= FEW:
+    elif len(chart.lines) == 1 and 1 < len(chart.lines[0].x) <= TOLD_POINTS:
         points = zip(chart.lines[0].x, chart.lines[0].y, strict=True)
         return "; ".join(f"{chart.x_label} = {x:g}: {number(y)}" for x, y in points) + "."
     else:

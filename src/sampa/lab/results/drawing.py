@@ -19,11 +19,11 @@ from sampa.lab.results.readings import readings
 from sampa.lab.results.summary import is_beyond_chance
 from sampa.lab.results.svg import PAGE, PRINT, Palette, styled, to_element, write_files
 
-SMALL = 8.0  # points, of words inside the axes
-MANY = 40  # points of a line, from which on it is thin
+SMALL_FONT = 8.0  # points, of words inside the axes
+THIN_FROM = 40  # points of a line, from which on it is thin
 MARKS_A_LINE = 6
 LONGEST, ROW = 48, 60  # letters of a label, and of a row of them
-FEW = 4  # lines whose legend finds room above the axes; others have it to their right
+LEGEND_ABOVE = 4  # lines whose legend finds room above the axes; others have it to their right
 HERO = 3  # the color of what is ours, and of a difference beyond chance
 
 
@@ -128,8 +128,8 @@ class _Drawing:
             color=color,
             label=line.label,
             dashes=drawn.dashes or (None, None),
-            linewidth=1.3 if len(line.x) >= MANY else 1.6,
-            marker=drawn.marker if count > 1 or len(line.x) < MANY else "",
+            linewidth=1.3 if len(line.x) >= THIN_FROM else 1.6,
+            marker=drawn.marker if count > 1 or len(line.x) < THIN_FROM else "",
             markersize=5,
             markeredgecolor=self.palette.paper,
             markeredgewidth=0.7,
@@ -205,12 +205,12 @@ class _Drawing:
 
     def _legend(self) -> None:
         labels = [line.label for line in self.chart.lines]
-        style: dict[str, Any] = {"fontsize": SMALL, "frameon": False, "handlelength": 2.4}
+        style: dict[str, Any] = {"fontsize": SMALL_FONT, "frameon": False, "handlelength": 2.4}
         if not self.chart.legend or len(labels) == 1:
             return
-        if len(labels) > FEW:
+        if len(labels) > LEGEND_ABOVE:
             self.axes.legend(loc="upper left", bbox_to_anchor=(1, 1), **style)
         else:
-            columns = max(1, min(FEW, ROW // max(map(len, labels))))
+            columns = max(1, min(LEGEND_ABOVE, ROW // max(map(len, labels))))
             style |= {"ncols": columns, "borderpad": 0}
             self.axes.legend(loc="lower left", bbox_to_anchor=(0, 1), **style)

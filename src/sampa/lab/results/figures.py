@@ -27,12 +27,12 @@ from sampa.lab.files import read_file, replace_file
 from sampa.lab.pool import started
 from sampa.lab.progress import Bar
 from sampa.lab.results.charts import Chart
+from sampa.lab.results.looks import STYLE
 
 MOST = 2000  # figures that are kept; the half that was used least recently goes when there are more
-LARGEST = 10_000_000  # bytes of one
-FEW = 8  # figures that are drawn sooner than a process is started
+LARGEST_FIGURE = 10_000_000  # bytes of one
+DRAWN_HERE = 8  # figures that are drawn sooner than a process is started
 DRAWN_BY = ("drawing.py", "looks.py", "svg.py", "readings.py", "charts.py", "summary.py")
-STYLE = Path("templates") / "chart.mplstyle"
 
 Wanted = tuple[Chart, str]
 """A chart, and what the ids of its element begin with."""
@@ -89,11 +89,11 @@ def _drawn(missing: dict[str, Wanted]) -> Iterator[tuple[str, str]]:
 
 def _drawn_by_others(left: dict[str, Wanted]) -> Iterator[tuple[str, str]]:
     """In a process for each processor, if there is enough to do."""
-    processes = min(len(os.sched_getaffinity(0)), len(left) // FEW)
+    processes = min(len(os.sched_getaffinity(0)), len(left) // DRAWN_HERE)
     if processes < 2:
         return
     try:
-        with started(draw, left.values(), processes) as running:
+        with started(draw_figure, left.values(), processes) as running:
             names = dict(zip(running, left, strict=True))
             for done in as_completed(running):
                 yield names[done], done.result()
@@ -103,10 +103,10 @@ def _drawn_by_others(left: dict[str, Wanted]) -> Iterator[tuple[str, str]]:
 
 def _drawn_here(left: dict[str, Wanted]) -> Iterator[tuple[str, str]]:
     for name, (chart, prefix) in list(left.items()):
-        yield name, draw(chart, prefix)
+        yield name, draw_figure(chart, prefix)
 
 
-def draw(chart: Chart, prefix: str) -> str:
+def draw_figure(chart: Chart, prefix: str) -> str:
     """One figure; only who draws waits for matplotlib."""
     from sampa.lab.results.drawing import page_chart
 
@@ -123,7 +123,7 @@ def name_of(chart: Chart, prefix: str) -> str:
 def drawn_by() -> list[str]:
     """What draws: the hashes of our files, and versions."""
     here = Path(__file__).parent
-    files = [here / name for name in DRAWN_BY] + [here / STYLE]
+    files = [*(here / name for name in DRAWN_BY), STYLE]
     versions = [f"{name} {metadata.version(name)}" for name in ("matplotlib", "numpy")]
     return [*(hashlib.sha256(file.read_bytes()).hexdigest() for file in files), *versions]
 
@@ -141,7 +141,7 @@ class KeptFigures:
         """A figure that is kept and whole; else None."""
         file = self._folder / name
         try:
-            digest, _, text = read_file(file, LARGEST, links=False).partition(b"\n")
+            digest, _, text = read_file(file, LARGEST_FIGURE, links=False).partition(b"\n")
             if hashlib.sha256(text).hexdigest() != digest.decode("ascii", "replace"):
                 return None
             os.utime(file)  # it was of use

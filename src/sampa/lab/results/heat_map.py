@@ -17,7 +17,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
 CELL = 10  # units of the drawing
-COLORS = 64
+SHADES = 64
 CONTOURS = 9
 PRINTED = {"var(--ink)": "#1b1f24", "var(--muted)": "#57606a"}
 
@@ -40,17 +40,17 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColorScale:
     """One scale for several maps, logarithmic."""
 
     low: float
     high: float
 
     @staticmethod
-    def of(maps: Sequence[HeatMap]) -> Scale:
+    def of(maps: Sequence[HeatMap]) -> ColorScale:
         found = [v for m in maps for line in m.values for v in line if math.isfinite(v) and v > 0]
         low, high = (min(found), max(found)) if found else (1.0, 2.0)
-        return Scale(low, high if high > low else 2 * low)
+        return ColorScale(low, high if high > low else 2 * low)
 
     def share(self, value: float) -> float:
         """0 at the lowest value of all maps, 1 at the highest."""
@@ -60,14 +60,14 @@ class Scale:
         return math.log(value / self.low) / math.log(self.high / self.low)
 
     def color(self, value: float) -> str:
-        return to_hex(colormaps["viridis"](round(self.share(value) * (COLORS - 1)) / (COLORS - 1)))
+        return to_hex(colormaps["viridis"](round(self.share(value) * (SHADES - 1)) / (SHADES - 1)))
 
     def levels(self) -> list[float]:
         ratio = self.high / self.low
         return [self.low * ratio ** (i / (CONTOURS + 1)) for i in range(1, CONTOURS + 1)]
 
 
-def heat_map(shown: HeatMap, scale: Scale) -> Markup:
+def heat_map(shown: HeatMap, scale: ColorScale) -> Markup:
     """One map as an element; its colors are the same on light and dark pages."""
     columns, rows = len(shown.x), len(shown.y)
     width, height = CELL * columns, CELL * rows
@@ -90,7 +90,7 @@ def heat_map(shown: HeatMap, scale: Scale) -> Markup:
     return Markup("".join(parts) + "</g></svg>")
 
 
-def _contours(shown: HeatMap, scale: Scale) -> str:
+def _contours(shown: HeatMap, scale: ColorScale) -> str:
     """Paths through equal values; values are those of the cells' centers."""
     logs = np.log(np.clip(np.nan_to_num(np.array(shown.values).T, nan=scale.high), scale.low, None))
     lines = contour_generator(z=logs)
@@ -129,11 +129,11 @@ def _mark(name: str, x: float, y: float, width: float, *, below: bool) -> str:
     )
 
 
-def color_bar(scale: Scale) -> Markup:
+def color_bar(scale: ColorScale) -> Markup:
     """The scale, with its ends and its middle (the geometric mean)."""
     cells = "".join(
         f'<rect x="{i * 4}" y="0" width="4.2" height="10" fill="{to_hex(color)}"/>'
-        for i, color in enumerate(colormaps["viridis"](np.linspace(0, 1, COLORS)))
+        for i, color in enumerate(colormaps["viridis"](np.linspace(0, 1, SHADES)))
     )
     ends = ((0, "start", scale.low), (128, "middle", math.sqrt(scale.low * scale.high)))
     texts = "".join(
@@ -149,7 +149,7 @@ def color_bar(scale: Scale) -> Markup:
 
 def heat_map_file(maps: Sequence[HeatMap], columns: int = 4) -> str:
     """All maps and their scale as one SVG file on a white ground."""
-    scale, gap, head = Scale.of(maps), 14, 18
+    scale, gap, head = ColorScale.of(maps), 14, 18
     side = max(CELL * max(len(m.x), len(m.y)) for m in maps)
     rows = -(-len(maps) // columns)
     width = min(columns, len(maps)) * (side + gap) + gap

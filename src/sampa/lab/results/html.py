@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from sampa.lab.results.charts import in_words
+from sampa.lab.results.charts import chart_in_words
 from sampa.lab.results.figures import Figures
 from sampa.lab.results.looks import keys, look
 from sampa.lab.results.table import Table
 
 if TYPE_CHECKING:
-    from sampa.lab.results.heat_map import HeatMap, Scale
+    from sampa.lab.results.heat_map import ColorScale, HeatMap
 
 
 def template(name: str, package: str = "sampa.lab.results", **filters: Any) -> Template:
@@ -35,7 +35,8 @@ def template(name: str, package: str = "sampa.lab.results", **filters: Any) -> T
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named: tuple[Any, ...] = (minus, pieces, look, keys, in_words, heat_map, color_bar, heat_scale)
+    named: tuple[Any, ...] = (minus, pieces, look, keys, chart_in_words)
+    named += (as_heat_map, as_color_bar, heat_scale)
     environment.filters.update({each.__name__: each for each in named} | filters)
     return environment.get_template(name)
 
@@ -68,19 +69,19 @@ def page_with_charts(name: str, package: str, **values: Any) -> str:
 # Only a page with maps waits for matplotlib.
 
 
-def heat_scale(maps: Sequence[HeatMap]) -> Scale:
-    from sampa.lab.results.heat_map import Scale
+def heat_scale(maps: Sequence[HeatMap]) -> ColorScale:
+    from sampa.lab.results.heat_map import ColorScale
 
-    return Scale.of(maps)
+    return ColorScale.of(maps)
 
 
-def heat_map(shown: HeatMap, scale: Scale) -> Markup:
+def as_heat_map(shown: HeatMap, scale: ColorScale) -> Markup:
     from sampa.lab.results.heat_map import heat_map
 
     return heat_map(shown, scale)
 
 
-def color_bar(scale: Scale) -> Markup:
+def as_color_bar(scale: ColorScale) -> Markup:
     from sampa.lab.results.heat_map import color_bar
 
     return color_bar(scale)

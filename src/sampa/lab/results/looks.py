@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sampa.lab.results.charts import Chart, Line
 
 COLORS = 8  # of the series; style.css has a value for each, light and dark
+STYLE = Path(__file__).parent / "templates" / "chart.mplstyle"  # of all drawings
 
 
 @dataclass(frozen=True)

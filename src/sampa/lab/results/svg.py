@@ -19,7 +19,7 @@ import matplotlib.style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from sampa.lab.results.looks import COLORS
+from sampa.lab.results.looks import COLORS, STYLE
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ VARIABLES = {
     **{color: f"var(--series-{i})" for i, color in enumerate(PAGE.series)},
 }
 TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
-STYLE = Path(__file__).parent / "templates" / "chart.mplstyle"
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 

@@ -38,7 +38,7 @@ from sampa.lab.training.manifest import (
     write_file,
     write_manifest,
 )
-from sampa.lab.training.shards import WHOLE, Assembly, Shards
+from sampa.lab.training.shards import UNSHARDED, Assembly, Shards
 from sampa.lab.training.trees import Json, flatten, shards_in, unflatten
 
 NEWEST, BEST = "step-", "best-"  # to go on from, and to be reported
@@ -72,7 +72,7 @@ def save(
     *,
     owner: Owner = ANYONE,
     best: int | None = None,
-    shards: Shards = WHOLE,
+    shards: Shards = UNSHARDED,
 ) -> Path:
     """Write a checkpoint, whole or not at all; when this returns, it was read back.
 
@@ -109,7 +109,7 @@ def save(
     return final
 
 
-def load(path: Path, owner: Owner = ANYONE, shards: Shards = WHOLE) -> Checkpoint:
+def load(path: Path, owner: Owner = ANYONE, shards: Shards = UNSHARDED) -> Checkpoint:
     """Read a checkpoint and check every byte of it.
 
     Args:
@@ -138,7 +138,7 @@ def newest(
     kind: str,
     report: Callable[[str], None],
     owner: Owner = ANYONE,
-    shards: Shards = WHOLE,
+    shards: Shards = UNSHARDED,
 ) -> Checkpoint | None:
     """The newest checkpoint that is whole; damaged ones are reported and passed over.
 
@@ -162,7 +162,7 @@ def passed_over(found: Checkpoint) -> set[Path]:
 
 
 def load_best(
-    folder: Path, step: int, owner: Owner = ANYONE, shards: Shards = WHOLE
+    folder: Path, step: int, owner: Owner = ANYONE, shards: Shards = UNSHARDED
 ) -> dict[str, Any]:
     """The state of the best model, which was saved at that step.
 

@@ -35,7 +35,7 @@ from sampa.lab.training.session import (
     step_errors,
     stop_signals,
 )
-from sampa.lab.training.sharding import changed_cut, executor_of, require_shardable
+from sampa.lab.training.sharding import changed_cut, executor_of, require_run_shards
 from sampa.lab.training.shards import shards_of
 from sampa.lab.training.tasks import open_task
 from sampa.method import Method
@@ -54,7 +54,7 @@ def train(run: Run, out: Path, settings: Settings) -> RunResult:
         Diverged: If its loss left all bounds; there is no result.
     """
     method, folder = checked_method(run), RunFolder(out)
-    require_shardable(run, method, settings)
+    require_run_shards(run, method, settings)
     try:
         if ranks.is_first():
             changed = settings.allow_changes

@@ -47,7 +47,7 @@ def comparison(name: str, results: Results, about: str = "") -> Table:
     return replace(table, notes=(about,))
 
 
-def conditions_of(out: Path, results: Results) -> Conditions:
+def conditions_of_grid(out: Path, results: Results) -> Conditions:
     """Under what the runs of a grid were made."""
     folders = [out / method / f"seed-{seed}" for method, found in results.items() for seed in found]
     return Conditions.merged(RunFolder(folder).conditions() for folder in folders)

@@ -26,14 +26,14 @@ def executor_of(
     timeout = settings.timeout
     if settings.shard:
         mesh = sampa.mesh(branches=branches, device=device, timeout=timeout)
-        shard(model, mesh)
+        shard_model(model, mesh)
         return sampa.distribute(model, mesh=mesh)
     move_model(model, device)
     network: nn.Module = torch.compile(model) if run.compile else model  # pyright: ignore[reportAssignmentType]
     return sampa.distribute(network, branches=branches, timeout=timeout)
 
 
-def require_shardable(run: Run, method: Method, settings: Settings) -> None:
+def require_run_shards(run: Run, method: Method, settings: Settings) -> None:
     """Refuse --shard together with what needs the whole model.
 
     Raises:
@@ -51,12 +51,12 @@ def require_shardable(run: Run, method: Method, settings: Settings) -> None:
             method, "writes_records", False
         ),
     }
-    for fault, is_there in faults.items():
-        if is_there:
+    for fault, applies in faults.items():
+        if applies:
             raise WrongUsage(f"--shard cannot be used here: {fault}; leave out one of them")
 
 
-def shard(model: nn.Module, mesh: DeviceMesh) -> None:
+def shard_model(model: nn.Module, mesh: DeviceMesh) -> None:
     """Cut a model over the data ranks: layer by layer, then what is left.
 
     A layer is whole on its device while it is cut and while it computes; no more than that.

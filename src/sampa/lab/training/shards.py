@@ -99,7 +99,7 @@ class Shards:
         )
 
 
-WHOLE = Shards()
+UNSHARDED = Shards()
 
 
 def shards_of(executor: Executor) -> Shards:

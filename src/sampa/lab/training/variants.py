@@ -18,8 +18,8 @@ from sampa.lab.training.run import Run
 from sampa.names import ALIASES
 
 # Fields that name a run, or that each method has its own value of.
-NAMES = ("name", "about", "method", "seed")
-OWN_FIELDS = (*NAMES, "rho", "lam", "rhos", "method_options", "base_epochs")
+RUN_NAMES = ("name", "about", "method", "seed")
+OWN_FIELDS = (*RUN_NAMES, "rho", "lam", "rhos", "method_options", "base_epochs")
 
 
 def is_number(value: object) -> TypeGuard[float]:
