@@ -63,7 +63,7 @@ class _Alone:
     """A closure that must not add to gradients from before: methods need all of them at once.
 
     A framework that accumulates calls backward several times and hands over the last time alone.
-    torch's convention is that the closure zeroes gradients: for its first call one that was there
+    torch's convention is that the closure zeroes gradients: for its first call one from before
     is put back (the smallest, since it is kept in memory), and must be gone afterwards.
     """
 

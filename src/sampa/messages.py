@@ -240,9 +240,9 @@ def refuse_closure(reason: str) -> NoReturn:
 
 
 def refuse_accumulated() -> NoReturn:
-    """Say what a closure must do with gradients that were there before it."""
+    """Say what a closure must do with gradients from before it."""
     raise RuntimeError(
-        "a closure must zero the gradients, and this one added to those that were there before "
+        "a closure must zero the gradients, and this one added to those from before "
         "step: a method needs several gradients, each of the whole batch, so that what was "
         "accumulated outside of the closure would count in one of them alone. Let its first line "
         "be optimizer.zero_grad(). To cut a batch into micro-batches, pass accumulate= to the "

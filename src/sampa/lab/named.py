@@ -145,7 +145,7 @@ def fingerprint(name: str) -> dict[str, str]:
     read all images at every start would take too long.
 
     Raises:
-        ValueError, OSError: If it is not there.
+        ValueError, OSError: If it does not exist.
     """
     if is_code(name):
         return file_fingerprint(_file_of(name))

@@ -31,7 +31,7 @@ class SharedStatistics:
     """Knows which branch is ahead in the model's buffers, and copies them to the others.
 
     A batch counts once. BatchNorm's statistics are not read in training: branches that did not
-    count do not need them before someone evaluates or saves the model, and until then using theirs
+    count do not need them before the model is evaluated or saved, and until then using theirs
     is refused. Other buffers that change, such as the vectors of spectral norm, are copied before
     each round, because the next pass begins with them.
     """

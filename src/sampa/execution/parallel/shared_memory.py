@@ -145,7 +145,7 @@ def _create(size: int) -> tuple[str, bytes] | None:
     token = secrets.token_bytes(TOKEN)
     descriptor, path = tempfile.mkstemp(prefix="sampa-", dir=MEMORY_FOLDER)
     try:
-        # Reserved now: writing into memory that is not there would kill the process.
+        # Reserved now: writing into memory that cannot be had would kill the process.
         os.posix_fallocate(descriptor, 0, size)
         os.pwrite(descriptor, token, 0)
     except OSError:

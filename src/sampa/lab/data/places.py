@@ -1,4 +1,4 @@
-"""Where data sets and caches are, and what to say when something is not there."""
+"""Where data sets and caches are, and what to say when one is missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def first_of(places: Sequence[Path], what: str, source: str) -> Path:
 
 
 def missing(what: str, looked_for: Iterable[Path], source: str) -> FileNotFoundError:
-    """The error for a data set that is not there.
+    """The error for a data set that is missing.
 
     Args:
         what: The data set.

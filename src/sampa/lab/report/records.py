@@ -70,7 +70,7 @@ def read_record(folder: Path, place: str, paper: Paper | None) -> FinishedRun:
         OSError: If a file cannot be read.
     """
     saved = _read(folder, "run.json")
-    Run.from_json(part(saved, "run", dict, "run.json"))  # what is wrong with it is said first
+    Run.from_json(part(saved, "run", dict, "run.json"))  # its faults are reported first
     lines = _lines(folder)
     if not os.path.lexists(folder / "result.json"):
         why = "diverged" if os.path.lexists(folder / DIVERGED) else "unfinished"

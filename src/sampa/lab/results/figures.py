@@ -78,7 +78,7 @@ def figures(wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _drawn(missing: dict[str, Wanted]) -> Iterator[tuple[str, str]]:
-    """Each as soon as it is there."""
+    """Each as soon as it is drawn."""
     left = dict(missing)
     with Bar("figures", len(left), shown=bool(left)) as bar:
         for name, text in chain(_drawn_by_others(left), _drawn_here(left)):

@@ -51,7 +51,7 @@ def own_settings(run: Run) -> dict[str, str]:
 
 
 def shared_settings(run: Run) -> dict[str, str]:
-    """The settings that are the same for all methods of a recipe, unless someone changed them."""
+    """The settings that are the same for all methods of a recipe, unless changed by hand."""
     return flat({k: v for k, v in run.as_json().items() if k not in OWN_FIELDS})
 
 
