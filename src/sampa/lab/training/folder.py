@@ -30,6 +30,9 @@ from sampa.messages import require
 HEADER_BYTES = 47  # the line with the id, at the top of metrics.jsonl
 DIVERGED = "diverged.json"
 
+EpochLine = dict[str, float | None]
+"""The numbers of an epoch by name, its own among them; None where a method does not tell one."""
+
 Change = tuple[str, Any, Any]
 """A setting by its full name, as it was and as it is."""
 
@@ -272,7 +275,7 @@ class RunFolder:
     def _header(self) -> bytes:
         return f'{{"run_id": "{self.id}"}}\n'.encode() if self.id else b""
 
-    def append(self, line: dict[str, Any]) -> None:
+    def append(self, line: EpochLine) -> None:
         """Write a line; one that the disk does not take is kept and written with the next.
 
         Raises:
@@ -294,7 +297,7 @@ class RunFolder:
             self.require_own()  # what is open now is in our folder
             append_whole(handle, line)
 
-    def note_times(self, line: dict[str, Any]) -> None:
+    def note_times(self, line: EpochLine) -> None:
         """Write how long an epoch took: beside the metrics, which no clock may change."""
         self._append(self.path / "times.jsonl", (json.dumps(line) + "\n").encode())
 

@@ -18,7 +18,7 @@ from sampa.lab.terminal import say
 from sampa.lab.training import ranks
 from sampa.lab.training.divergence import Diverged, DivergenceWatch
 from sampa.lab.training.flatness import flatness_after
-from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.folder import EpochLine, RunFolder
 from sampa.lab.training.hyperparameters import epochs_of
 from sampa.lab.training.keeping import Keeper
 from sampa.lab.training.loading import Loader
@@ -181,7 +181,7 @@ class Trainer:
         self.state = replace(self.state, loss_sum=0.0, seconds=self.state.seconds + clock.lap())
         last = self.optimizer.last
         assert last is not None
-        line = {
+        line: EpochLine = {
             "epoch": epoch,
             "step": last.step,
             "lr": lr,
@@ -192,21 +192,21 @@ class Trainer:
             **{f"validation_{name}": value for name, value in scores.items()},
             **flatness_after(epoch, self.settings, self.task, self.model, self.device),
         }
-        times = {"epoch": epoch, "seconds": seconds, "data_share": clock.data_share}
-        self._record(line, times, display)
+        times: EpochLine = {"epoch": epoch, "seconds": seconds, "data_share": clock.data_share}
+        self._record(epoch, line, times, display)
         display.say(
             f"epoch {epoch + 1}/{self.epochs}  loss {train_loss:.4f}  "
             f"validation {self.task.metric} {score:.2f}  lr {lr:.4f}  {seconds:.1f} s  "
             f"data {clock.data_share:.1f} %  left {display.eta(self.state.position)}"
         )
 
-    def _record(self, line: dict[str, Any], times: dict[str, Any], display: Display) -> None:
+    def _record(self, epoch: int, line: EpochLine, times: EpochLine, display: Display) -> None:
         if not ranks.is_first():
             return
         try:
             self.folder.append(line)
             if self.settings.tensorboard:
-                write_curves(self.folder.path / "tensorboard", line | times)
+                write_curves(self.folder.path / "tensorboard", epoch, line | times)
             self.folder.note_times(times)
         except OSError as error:
             display.say(f"warning: metrics wait for room on the disk ({error}); training goes on")

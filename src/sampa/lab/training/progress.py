@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,6 +12,7 @@ from rich.progress import Progress, TextColumn
 
 from sampa.lab.progress import NARROW, WIDE, clock, columns, short
 from sampa.lab.terminal import harmless
+from sampa.lab.training.folder import EpochLine
 
 
 class Display:
@@ -56,11 +57,11 @@ class Display:
         return clock(left)
 
 
-def write_curves(folder: Path, line: dict[str, Any]) -> None:
+def write_curves(folder: Path, epoch: int, line: EpochLine) -> None:
     """One epoch's numbers for TensorBoard."""
     from torch.utils.tensorboard.writer import SummaryWriter  # slow to import
 
-    with SummaryWriter(folder, purge_step=line["epoch"]) as writer:
+    with SummaryWriter(folder, purge_step=epoch) as writer:
         for name, value in line.items():
-            if isinstance(value, int | float) and name != "epoch":
-                writer.add_scalar(name, value, line["epoch"])
+            if value is not None and name != "epoch":
+                writer.add_scalar(name, value, epoch)
