@@ -103,8 +103,8 @@ def collected(
     for job in jobs:
         result = job.result()
         if result is not None:
-            values.setdefault(job.measure, {})[job.name] = result["values"]
-            costs.setdefault(job.measure, []).append(result["gradients"])
+            values.setdefault(job.measure, {})[job.name] = result.values
+            costs.setdefault(job.measure, []).append(result.gradients)
     told = [field.name for field in fields(MeasuredModel)]
     return Found(
         settings,

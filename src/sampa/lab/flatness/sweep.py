@@ -26,9 +26,28 @@ from sampa.lab.flatness.measures import MEASURES
 from sampa.lab.flatness.settings import SweepSettings
 from sampa.lab.flatness.subjects import Opened, Subject
 from sampa.lab.terminal import harmless
+from sampa.lab.training.fields import read_fields
 from sampa.lab.training.session import on_stop
 
 PART = "SAMPA_FLATNESS_PART"  # in the environment of a process: its number of those that share, 0/2
+
+
+@dataclass(frozen=True)
+class MeasuredValues:
+    """What came out of a measurement, as its file has it.
+
+    Attributes:
+        key: Of the weights and settings that it is a function of.
+        subject: The name of the measurement.
+        values: One number for each batch, or a picture's lists.
+        gradients: What it cost, in gradients over all samples.
+    """
+
+    key: str
+    measure: str
+    subject: str
+    values: Any
+    gradients: float
 
 
 @dataclass(frozen=True)
@@ -54,12 +73,14 @@ class Measurement:
         """Of its result among those of a measure."""
         return " → ".join(s.name for s in (self.subject, *self.others))
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> MeasuredValues | None:
         """What came out, None if it is not done with these settings and weights."""
         if not self.file.exists():
             return None
         found = read_json(self.file)
-        return found if isinstance(found, dict) and found.get("key") == self.key else None
+        if not isinstance(found, dict) or found.get("key") != self.key:
+            return None
+        return read_fields(MeasuredValues, found, str(self.file))
 
 
 def jobs_of(
@@ -133,10 +154,9 @@ class Worker:
             states = (opened.model.state_dict(), *loaded)
             opened = replace(opened, ends=dict(zip(job.labels, states, strict=True)))
         values, gradients = MEASURES[job.measure].measure(opened, s)
-        found = {"key": job.key, "measure": job.measure, "subject": job.name}
-        content = {**found, "values": values, "gradients": gradients}
+        found = MeasuredValues(job.key, job.measure, job.name, values, gradients)
         job.file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(job.file, (json.dumps(content) + "\n").encode())
+        replace_file(job.file, (json.dumps(asdict(found)) + "\n").encode())
 
 
 def progress() -> Progress:
