@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from tools.performance_tables import PAGE, ROOT, as_page_part, updated
+from tools.performance_tables import (
+    PAGE,
+    ROOT,
+    SCALING_PAGE,
+    as_page_part,
+    as_scaling_part,
+    updated,
+)
 
 
 @pytest.mark.slow
@@ -15,7 +22,14 @@ def test_the_tables_are_those_of_the_records() -> None:
     assert updated(page, as_page_part()) == page
 
 
-@pytest.mark.parametrize("page", ["docs/performance.md", "docs/reliability.md", "SECURITY.md"])
+def test_the_predictions_are_those_of_the_records() -> None:
+    page = SCALING_PAGE.read_text()
+    assert updated(page, as_scaling_part()) == page
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/performance.md", "docs/scaling.md", "docs/reliability.md", "SECURITY.md"]
+)
 def test_files_that_a_page_names_exist(page: str) -> None:
     named = re.findall(r"`(\w[\w./]*(?:\.py|/\w+))`", (ROOT / page).read_text())
     folders = (ROOT, ROOT / "src" / "sampa")

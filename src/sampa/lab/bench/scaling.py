@@ -131,13 +131,12 @@ def scaling_table(result: BenchResult, gigabits: float, devices: Sequence[int] =
     names = ("SAM on one", "SGD", "SAM", "SAMPa", "SAM / SAMPa")
     columns = ("devices", *names, "second branch pays")
     notes = (
-        f"Predicted for {result.workload} on each device, as fast as the measured one, with links "
-        f"of {gigabits:g} Gbit/s.",
         "Milliseconds of a step. SGD and SAM are data-parallel; SAMPa has two branches of half the "
         "devices; one device has all samples.",
         f"second branch pays: samples of a device up to which SAM / SAMPa is at least {WORTH:.2f}.",
     )
-    return Table("How it would go on more devices", columns, tuple(rows), notes)
+    title = f"Predicted: {result.workload} on each device, links of {gigabits:g} Gbit/s"
+    return Table(title, columns, tuple(rows), notes)
 
 
 @dataclass(frozen=True)
