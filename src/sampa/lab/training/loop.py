@@ -31,6 +31,7 @@ from sampa.lab.training.session import (
     Clock,
     Interrupted,
     LoopState,
+    SavedLoop,
     Settings,
     step_errors,
     stop_signals,
@@ -250,15 +251,12 @@ class Trainer:
             display.say(f"warning: {error}; training goes on")
 
     def _all_state(self) -> dict[str, Any]:
+        written = self.folder.metrics_size() if ranks.is_first() else 0
+        loop = SavedLoop(self.state, written, self.data_ranks, self.executor.is_sharded)
         return {
             **self._model_state(),
             "optimizer": self.optimizer.state_dict(),
-            "loop": {
-                "place": asdict(self.state),
-                "metrics_size": self.folder.metrics_size() if ranks.is_first() else 0,
-                "data_ranks": self.data_ranks,
-                "sharded": self.executor.is_sharded,
-            },
+            "loop": asdict(loop),
         }
 
     def _save_best(self, display: Display) -> bool:
@@ -299,15 +297,15 @@ class Trainer:
             self.keeper.clear_up()
 
     def _load(self, state: dict[str, Any]) -> None:
-        loop = state["loop"]
-        self.state = LoopState(**loop["place"])
+        loop = SavedLoop.from_json(state["loop"])
+        self.state = loop.place
         for text in changed_cut(loop, self.data_ranks, self.executor):
             warn(text, strict=self.settings.strict)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(
             state["optimizer"], allow_changes=self.settings.allow_changes
         )
-        missing = self.folder.cut_metrics(loop["metrics_size"]) if ranks.is_first() else None
+        missing = self.folder.cut_metrics(loop.metrics_size) if ranks.is_first() else None
         if missing is not None:
             warn(f"{missing}; the weights are not touched by it", strict=self.settings.strict)
         if self.optimizer.method.holds_batch and self.state.position > 0:

@@ -35,7 +35,7 @@ def write_manifest(folder: Path, about: dict[str, Any], files: dict[str, Recorde
 
 
 def require_readable(path: Path) -> None:
-    """Read what was written, file by file: "saved" is said of nothing else."""
+    """Read what was written, file by file: only then does it count as saved."""
     manifest = read_manifest(path)
     for file in manifest["sha256"]:
         content = read_checked(path / file, manifest)

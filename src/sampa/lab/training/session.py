@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tyro.conf import Suppress
@@ -112,6 +112,27 @@ class LoopState:
     best_score: float = float("-inf")
     best_epoch: int = -1
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SavedLoop:
+    """The loop's part of a checkpoint.
+
+    Attributes:
+        place: Where the run is.
+        metrics_size: Bytes of metrics.jsonl that were written by then.
+        data_ranks: Parts that each batch is cut into.
+        sharded: Whether the weights are, too.
+    """
+
+    place: LoopState
+    metrics_size: int
+    data_ranks: int
+    sharded: bool = False
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> SavedLoop:
+        return replace(SavedLoop(**values), place=LoopState(**values["place"]))
 
 
 @dataclass

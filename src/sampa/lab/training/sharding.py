@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +13,7 @@ import sampa
 from sampa.execution.executor import Executor
 from sampa.lab.devices import move_model
 from sampa.lab.training.run import Run
-from sampa.lab.training.session import Settings
+from sampa.lab.training.session import SavedLoop, Settings
 from sampa.messages import WrongUsage
 from sampa.method import Method
 
@@ -93,19 +92,19 @@ def _is_layer(module: nn.Module, uses: Counter[nn.Parameter]) -> bool:
     return any(p.ndim > 1 for p in own) and all(uses[p] == 1 for p in own)
 
 
-def changed_cut(saved: dict[str, Any], data_ranks: int, executor: Executor) -> list[str]:
+def changed_cut(saved: SavedLoop, data_ranks: int, executor: Executor) -> list[str]:
     """What a resumed run cuts otherwise than the saved one.
 
     Raises:
         RuntimeError: If the weights are sharded in one of them alone.
     """
-    if saved.get("sharded", False) != executor.is_sharded:
+    if saved.sharded != executor.is_sharded:
         how = "without" if executor.is_sharded else "with"
         raise RuntimeError(f"it was saved {how} --shard")
-    if saved["data_ranks"] == data_ranks:
+    if saved.data_ranks == data_ranks:
         return []
     return [
-        f"each batch is now cut into {data_ranks} part(s), before it was {saved['data_ranks']}: "
+        f"each batch is now cut into {data_ranks} part(s), before it was {saved.data_ranks}: "
         "the result will differ in the last bits, and more with BatchNorm, from that of an "
         "uninterrupted run"
     ]

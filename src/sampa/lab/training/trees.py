@@ -19,7 +19,7 @@ Json = Any
 
 @dataclass(frozen=True)
 class Shard:
-    """Where the rows of one process lie in a tensor.
+    """Which rows of a tensor one process has.
 
     Attributes:
         name: Of the tensor, the same on all processes.
