@@ -24,7 +24,7 @@ def everything(out: Path, ended: Ended) -> Everything:
     return {
         **outcome(out, int(saved.name.removeprefix("step-"))),
         "loop": [pair for pair in _flat(loop) if pair[0] != "seconds"],
-        "best": {file.name: file.read_bytes() for file in best.glob("model.*")},
+        "best": {file.name: file.read_bytes() for file in best.glob("model*")},
         "files": sorted(str(p.relative_to(out)) for p in out.rglob("*")),
         # A session that finds a finished run comes to no place.
         **{f"at the end, rank {r}": place for r, place in enumerate(ended.places) if place},
@@ -37,19 +37,20 @@ def _flat(node: Any) -> list[Any]:
     return [leaf for key, v in pairs for leaf in (_flat(v) or [[key, v]])]
 
 
-def reference(run: Run, **settings: Any) -> Everything:
-    """The same run, left alone, on one rank; made once."""
-    key = json.dumps([run.as_json(), settings])
+def reference(run: Run, *, world: int = 1, **settings: Any) -> Everything:
+    """The same run, left alone; made once."""
+    key = json.dumps([run.as_json(), world, settings])
     if key not in _references:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            ended = session(run, folder / "run", folder / "session", keep=1, **settings)
-            assert ended.codes == [0], ended.output
+            options: dict[str, Any] = {"world": world, "keep": 1, **settings}
+            ended = session(run, folder / "run", folder / "session", **options)
+            assert ended.codes == [0] * world, ended.output
             _references[key] = everything(folder / "run", ended)
     return _references[key]
 
 
 def differences(found: Everything, expected: Everything) -> list[str]:
-    """What is not as in the uninterrupted run; a second rank must be where the first is."""
-    expected = {**expected, "at the end, rank 1": expected["at the end, rank 0"]}
+    """What is not as in the uninterrupted run; where that had one rank, a second must be there."""
+    expected = {"at the end, rank 1": expected["at the end, rank 0"], **expected}
     return [name for name in found if found[name] != expected.get(name)]

@@ -19,6 +19,8 @@ Summary = dict[str, Any]
 
 SENTENCES = {
     "kill": "{trials} trials, {interrupted} interrupted, {identical} identical",
+    "kill_sharded": "{trials} trials with sharded weights, {interrupted} interrupted, {identical} "
+    "identical",
     "sigterm": "{trials} trials, {stopped_together} saved the same step on all ranks and exited, "
     "{identical} identical after resuming",
     "interrupts": "{interrupts} interrupts, {inside_a_step} of them inside a step, with {methods} "

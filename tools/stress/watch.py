@@ -22,6 +22,7 @@ from sampa.execution.parallel.shared_memory import SharedMemory
 from sampa.lab.training import checkpoint
 from sampa.lab.training.loop import Trainer
 from sampa.optimizer import SharpnessAware
+from sampa.vectors.vector import local
 
 PHASES = ("start", "resume", "step", "exchange", "evaluation", "save", "prune", "between")
 
@@ -53,8 +54,9 @@ def draw_blow(
     delays: Mapping[str, float],
     number: int = signal.SIGKILL,
     least: int = 1,
+    savers: int = 1,
 ) -> Blow:
-    """A blow at random; only the first rank saves and prunes, so that it is the one to watch then.
+    """A blow at random; only the first ranks save, and the first prunes: the ones to watch then.
 
     Args:
         rng: Where the randomness comes from.
@@ -64,10 +66,12 @@ def draw_blow(
         delays: How long it lasts, in seconds; likewise.
         number: The signal.
         least: The first time of a phase that may be chosen.
+        savers: How many ranks save.
     """
     phase = rng.choice(phases)
-    if phase in ("save", "prune"):
-        ranks = [victims for victims in ranks if victims[0] == 0]
+    watched = {"save": savers, "prune": 1}.get(phase)
+    if watched is not None:
+        ranks = [victims for victims in ranks if victims[0] < watched]
     occurrence = rng.randint(least, most.get(phase, most[""]))
     delay = rng.uniform(0, delays.get(phase, delays[""]))
     return Blow(phase, occurrence, delay, rng.choice(ranks), number)
@@ -151,11 +155,12 @@ def report_place(file: Path) -> None:
 def _place(trainer: Trainer) -> dict[str, Any]:
     """Position, and digests of what no file holds: the held batch, the generator, all weights."""
     held = [t.numpy().tobytes() for t in tensors_in(trainer.optimizer._carried.held_batch)]
+    weights = [t.detach() for t in trainer.model.state_dict().values()]
     return {
         "position": trainer.state.position,
         "held_batch": _digest(held),
         "generator": _digest([torch.get_rng_state().numpy().tobytes()]),
-        "weights": _digest([t.numpy().tobytes() for t in trainer.model.state_dict().values()]),
+        "weights": _digest([t.numpy().tobytes() for t in local(weights)]),
     }
 
 
