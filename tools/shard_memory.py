@@ -27,7 +27,7 @@ from sampa.execution.executor import Executor
 from sampa.lab.bench.counting import KernelCounter
 from sampa.lab.conditions import Conditions
 from sampa.lab.results.table import Table, as_markdown, row
-from sampa.lab.training.sharding import shard
+from sampa.lab.training.sharding import shard_model
 from sampa.method import vectors_of
 from sampa.vectors.vector import is_sharded, local
 from tests.problems import BASES
@@ -104,7 +104,7 @@ def peak_of_a_step(setting: Setting, base: str) -> float:
     size = sum(p.nbytes for p in model.parameters())
     mesh = sampa.mesh(branches=setting.branches)
     if setting.sharded:
-        shard(model, mesh)
+        shard_model(model, mesh)
     executor: Executor = (
         sampa.distribute(model, mesh=mesh, shared_memory=False)
         if setting.ranks > 1
