@@ -19,7 +19,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from sampa.batches import Watched
 from sampa.execution.compiler import begin_pass, outliving
-from sampa.execution.guarded import unmoved
+from sampa.execution.guarded import Watch
 from sampa.execution.layers import Layers
 from sampa.execution.lookahead import clear_gradients, keep_gradients, take_gradients
 from sampa.execution.loss_scaling import unscaling
@@ -74,11 +74,13 @@ class Excursions:
 
     Attributes:
         copies: How many copies of the weights were alive at once; 0 if they never left.
+        watch: Sees to it that nothing else moves them.
     """
 
     def __init__(self, forget_copies: Callable[[], None] = lambda: None) -> None:
         self.copies = 0
         self._forget_copies = forget_copies  # which something else made of the weights
+        self.watch = Watch()
         self._alive = 0
         self._keeps_home = False
         self._home: Vector | None = None  # x_t, while it is kept
@@ -232,7 +234,7 @@ class Evaluator:
             # Inside an autocast block of the user the cast weights are those of another point.
             torch.clear_autocast_cache()
             self.outputs.begin(number)
-            with unmoved(self.weights):
+            with self.excursions.watch.unmoved(self.weights):
                 return self._accumulate(probe, number, probe.mode.backward and wanted, around)
 
     def answer(self, probe: Probe, gradient: Vector, loss: Tensor) -> Answer:

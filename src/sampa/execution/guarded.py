@@ -274,19 +274,28 @@ class HeldSignals:
             self._pending.add(number)
 
 
-@contextmanager
-def unmoved(weights: Weights) -> Iterator[None]:
-    """Raise if the block wrote to the weights: on the way back to x_t it would be lost.
+class Watch:
+    """Finds what writes to the weights while a gradient is computed: it would be lost at x_t.
 
-    An optimizer that steps in backward writes to all of them, so that two tell enough.
+    An optimizer that steps in backward does so in every pass, so that all weights are looked at in
+    the first one, and two of them later.
     """
-    ends = (weights, reversed(weights))
-    watched = [p for end in ends for p in islice((p for p in end if p.requires_grad), 1)]
-    before = [*map(write_count, watched)]
-    yield
-    if before != [*map(write_count, watched)]:
-        raise RuntimeError(
-            "the weights must stay as they are while a gradient is computed, and something wrote "
-            "to them: an optimizer in a gradient hook (one that steps during backward), or loss_fn "
-            "itself; remove it, and give that optimizer to sampa as the base"
-        )
+
+    def __init__(self) -> None:
+        self._known = -1  # how many weights there were in the last pass
+
+    @contextmanager
+    def unmoved(self, weights: Weights) -> Iterator[None]:
+        """Raise if the block wrote to the weights."""
+        is_first, self._known = len(weights) != self._known, len(weights)
+        ends = (weights,) if is_first else (weights, reversed(weights))
+        most = None if is_first else 1
+        watched = [p for end in ends for p in islice((p for p in end if p.requires_grad), most)]
+        before = [*map(write_count, watched)]
+        yield
+        if before != [*map(write_count, watched)]:
+            raise RuntimeError(
+                "the weights must stay as they are while a gradient is computed, and something "
+                "wrote to them: an optimizer in a gradient hook (one that steps during backward), "
+                "or loss_fn itself; remove it, and give that optimizer to sampa as the base"
+            )
