@@ -19,13 +19,24 @@ from tests.test_examples import COMING_FROM, ROOT, START, execute, sections
 # ---- messages --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [sampa.SAM, sampa.ASAM, sampa.SAMPa, sampa.SAF, sampa.MESA])
+@pytest.mark.parametrize(
+    "make",
+    [sampa.SAM, sampa.ASAM, sampa.SAMPa, sampa.SAF, sampa.MESA, sampa.Base, sampa.OptGD],
+)
 @pytest.mark.parametrize("kind", [iter, list])
 def test_parameters_and_a_class_in_place_of_the_base_are_refused(make: Any, kind: Any) -> None:
     """The form of davda54/sam and pytorch_optimizer."""
     message = r"base must be a torch optimizer, got \w+; build it first.*sampa\.SAM\(torch\.optim"
     with pytest.raises(TypeError, match=message):
         make(kind(tiny_mlp().parameters()), torch.optim.SGD, lr=0.1, momentum=0.9)
+
+
+@pytest.mark.parametrize("make", [sampa.Base, sampa.OptGD])
+def test_a_method_without_hyper_parameters_refuses_one(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"has no hyper-parameters, got 0\.1 after the base"):
+        make(sgd(tiny_mlp()), 0.1)
+    with pytest.raises(TypeError, match=r"did you mean seed="):
+        make(sgd(tiny_mlp()), sead=1)
 
 
 @pytest.mark.parametrize("name", ["first_step", "second_step"])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from functools import wraps
 from types import CodeType
-from typing import Any, Literal, Self
+from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from torch.amp.grad_scaler import GradScaler
 
 from sampa.execution.executor import Executor
+from sampa.execution.joint import as_one
 from sampa.messages import require, require_choice, require_known
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +105,24 @@ def default_options(**options: Any) -> Iterator[None]:
 
 def _arguments(function: CodeType) -> int:
     return function.co_argcount + function.co_kwonlyargcount
+
+
+def with_base_alone(factory: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a factory without hyper-parameters of its own say what to write in place of two values.
+
+    Raises:
+        TypeError: If there is another value behind the base.
+    """
+
+    @wraps(factory)
+    def checked(*values: _P.args, **options: _P.kwargs) -> _T:
+        if len(values) > 1:
+            base: Any = values[0]
+            as_one(base)  # other libraries take the parameters and the class of the base
+            raise TypeError(
+                f"{factory.__qualname__} has no hyper-parameters, got {values[1]!r} after the base "
+                "optimizer; leave it out, and give options by name (seed=1)"
+            )
+        return factory(*values, **options)
+
+    return checked

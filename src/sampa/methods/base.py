@@ -7,6 +7,7 @@ from typing import Any
 
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware
+from sampa.options import with_base_alone
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class BaseMethod(MethodDefaults):
         return Update(g)
 
 
+@with_base_alone
 def Base(base: Bases, **options: Any) -> SharpnessAware:
     """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables.
 

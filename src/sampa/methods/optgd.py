@@ -14,6 +14,7 @@ from typing import Any
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.methods.states import HeldGradient
 from sampa.optimizer import Bases, SharpnessAware
+from sampa.options import with_base_alone
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class OptGDMethod(MethodDefaults):
         return HeldGradient()
 
 
+@with_base_alone
 def OptGD(base: Bases, **options: Any) -> SharpnessAware:
     """Optimistic gradient descent: SAMPa with λ = 1, one gradient a step.
 
