@@ -108,15 +108,45 @@ def test_methods_that_need_more_than_one_batch_or_another_loss_refuse_a_closure(
     by_loss_fn(optimizer, model, PLAN[0][1])
 
 
-def test_the_parts_of_a_bound_closure_are_micro_batches() -> None:
+def half(model: nn.Module, batch: Sample) -> Tensor:
+    """A loss that is one of two which add up."""
+    loss = loss_of(model)(batch).value
+    assert loss is not None
+    return loss / 2
+
+
+def closed_half(model: nn.Module) -> sampa.Closure:
+    return sampa.Closure(partial(backward, model, divided_by=2))
+
+
+def in_halves(batch: Sample) -> list[list[Tensor]]:
+    return [[t[:3] for t in batch], [t[3:] for t in batch]]
+
+
+@pytest.mark.parametrize("function_of", [lambda model: partial(half, model), closed_half])
+def test_a_batch_in_parts_is_one_of_micro_batches(function_of: Callable[[nn.Module], Any]) -> None:
     def by_parts(optimizer: sampa.SharpnessAware, model: nn.Module, batch: Sample) -> Tensor:
-        parts = [[t[:3] for t in batch], [t[3:] for t in batch]]
-        function = partial(backward, model, divided_by=2)
-        return optimizer.step(sampa.Closure(function, in_parts=True), parts)
+        return optimizer.step(function_of(model), in_halves(batch), in_parts=True)
 
     *kept, losses, records = outcome("sampa", by_parts)
     *others, expected, expected_records = outcome("sampa", by_loss_fn, accumulate=2)
     assert same_bits([losses, records, kept[0]], [expected, expected_records, others[0]])
+
+
+@pytest.mark.parametrize("name", sorted(NEEDING_MORE))
+def test_one_part_is_a_whole_batch_and_several_are_refused_where_that_is_needed(name: str) -> None:
+    model = net()
+    optimizer, (epoch, batch) = build(name, model), PLAN[0]
+    optimizer.set_epoch(epoch)
+    optimizer.step(loss_of(model), [batch], in_parts=True)
+
+    def go_on() -> None:
+        for epoch, batch in PLAN:
+            optimizer.set_epoch(epoch)
+            optimizer.step(loss_of(model), in_halves(batch), in_parts=True)
+
+    with pytest.raises(RuntimeError, match="pass accumulate= to the optimizer, which cuts them"):
+        go_on()
 
 
 @pytest.mark.parametrize("first", [by_bound_closure, by_loss_fn])

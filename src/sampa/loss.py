@@ -75,19 +75,12 @@ class Closure:
     Attributes:
         function: From a batch to its loss, a scalar or a `sampa.Loss`. With `scaler=` it
             differentiates `scaler.scale(loss)`.
-        in_parts: Whether a batch is a list of micro-batches. The function is then called with one
-            after the other; gradients and losses add up, so it weights them itself.
     """
 
     function: Callable[[Any], Any]
-    in_parts: bool = False
 
     def __call__(self, batch: Any) -> Any:
         return self.function(batch)
-
-    def parts(self, batch: Any) -> list[tuple[Any, float]]:
-        """The micro-batches, and the factor of each one's loss."""
-        return [(part, 1.0) for part in batch] if self.in_parts else [(batch, 1.0)]
 
 
 Objective = Callable[[Loss], Tensor]

@@ -81,8 +81,8 @@ def require_base(base: Any) -> None:
         raise TypeError(f"base must be a torch optimizer, got {name}; {hint}")
     if hasattr(base, "base") and hasattr(base, "method"):
         raise TypeError(
-            "base must be a plain torch optimizer, got a sampa optimizer; "
-            "methods are combined by choosing their pieces, not by wrapping twice"
+            "base must be a plain torch optimizer, got a sampa optimizer; pass its base: methods "
+            "are combined by choosing their pieces, not by wrapping twice"
         )
     if not hasattr(base, "param_groups"):
         raise TypeError(
@@ -237,6 +237,16 @@ def refuse_call(loss_fn: Any, batch: Any, closure: Any, scaler: GradScaler | Non
 def refuse_closure(reason: str) -> NoReturn:
     """Say why a closure cannot be used, and what can."""
     raise RuntimeError(f"step cannot take a closure here: {reason}. Write{HOW_TO_STEP}")
+
+
+def refuse_parts() -> NoReturn:
+    """Say why a batch of several parts cannot be used, and what can."""
+    raise RuntimeError(
+        "step cannot take a batch in parts here: the method differentiates another loss or chooses "
+        "samples, and needs the whole batch for that. Let the loader yield whole batches (no "
+        "accumulation by a framework), and pass accumulate= to the optimizer, which cuts them"
+        f":{HOW_TO_STEP}"
+    )
 
 
 def refuse_accumulated() -> NoReturn:

@@ -107,7 +107,12 @@ class SharpnessAware(Resumable):
     @torch_private.outside_of_graphs
     @uninterrupted
     def step(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, loss_fn: StepFn = None, batch: Any = None, *, closure: StepFn = None
+        self,
+        loss_fn: StepFn = None,
+        batch: Any = None,
+        *,
+        closure: StepFn = None,
+        in_parts: bool = False,
     ) -> Tensor:
         """Make one update.
 
@@ -118,6 +123,8 @@ class SharpnessAware(Resumable):
             batch: The next batch, as the loader yields it.
             closure: In place of both, as in torch: it zeroes the gradients, runs forward and
                 backward and returns the loss. For methods that evaluate one whole batch.
+            in_parts: Whether `batch` is a list of micro-batches. `loss_fn` is called with one after
+                the other; losses and gradients add up, so it weights them itself.
 
         Returns:
             The loss on this batch at the unperturbed weights (where the method evaluates them).
@@ -135,7 +142,7 @@ class SharpnessAware(Resumable):
         weights, journal = carried.align(self._weights(), lambda: self.last), Journal()
         self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad(), self.executor.at_hand():
-            evaluator = self._evaluator(weights, loss_fn, incoming)
+            evaluator = self._evaluator(weights, loss_fn, incoming, in_parts)
             update = self._run_method(weights, evaluator, journal)
             numbers = journal.numbers(self.executor.doubts())
             made = MadeStep(
@@ -156,7 +163,7 @@ class SharpnessAware(Resumable):
 
     def _run_method(self, weights: list[Tensor], evaluator: Evaluator, journal: Journal) -> Update:
         """Let the method yield rounds and answer them."""
-        context = self._context(weights, evaluator.batches[INCOMING].batch)
+        context = self._context(weights, evaluator)
         rounds = self.method.rounds(journal.begun(context), self._carried.method_state)
         try:
             probes = next(rounds)
@@ -218,8 +225,8 @@ class SharpnessAware(Resumable):
     def _weights(self) -> list[Tensor]:
         return parameters_of(self.base)
 
-    def _context(self, weights: list[Tensor], batch: Any) -> Context:
-        p = self._carried.progress
+    def _context(self, weights: list[Tensor], evaluator: Evaluator) -> Context:
+        p, batch = self._carried.progress, evaluator.batches[INCOMING].batch
         return Context(
             t=p.updates,
             epoch=p.epoch,
@@ -230,7 +237,7 @@ class SharpnessAware(Resumable):
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
             random=RandomNumbers(derive_seed(p.seed, "direction", p.calls), spans(weights)),
-            batch_size=lambda: batch_size(batch),
+            batch_size=lambda: batch_size(batch, in_parts=evaluator.in_parts),
         )
 
     def _rho(self, group: dict[str, Any]) -> Rho:
@@ -246,7 +253,9 @@ class SharpnessAware(Resumable):
         most = self.options.max_norm
         return g if most is None else scale(g, (most / g.norm).clamp(max=1))
 
-    def _evaluator(self, weights: list[Tensor], loss_fn: LossFn, batch: Watched) -> Evaluator:
+    def _evaluator(
+        self, weights: list[Tensor], loss_fn: LossFn, batch: Watched, in_parts: bool
+    ) -> Evaluator:
         p = self._carried.progress
         return Evaluator(
             loss_fn=loss_fn,
@@ -256,6 +265,7 @@ class SharpnessAware(Resumable):
             excursions=self._excursions,
             seed_of=Seeds(p.seed, p.calls, self.executor.data_rank, self.options.same_noise),
             accumulate=self.options.accumulate,
+            in_parts=in_parts,
             scaler=self.options.scaler,
             step=p.calls,
             sync_perturbation=self.options.sync_perturbation,

@@ -33,12 +33,14 @@ def _refuse_tensors(node: Any) -> Any:
     return node
 
 
-def batch_size(batch: Any) -> int:
-    """The common length of the first dimension of tensors and arrays.
+def batch_size(batch: Any, *, in_parts: bool = False) -> int:
+    """The common length of the first dimension of tensors and arrays, or that of all parts.
 
     Raises:
         ValueError: If there is nothing to count, or they disagree.
     """
+    if in_parts:
+        return sum(map(batch_size, batch))
     found = [x for x in walk(batch) if isinstance(x, Tensor | np.ndarray)]
     sizes = {x.shape[0] for x in found if x.ndim > 0}
     if len(sizes) != 1:
@@ -73,14 +75,17 @@ def _on_host(chosen: slice | Tensor) -> Any:
     return chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen
 
 
-def split(batch: Any, parts: int) -> list[tuple[Any, float]]:
+def split(batch: Any, parts: int, *, at_most: bool = False) -> list[tuple[Any, float]]:
     """Cut a batch into `parts` micro-batches, each with its share of the samples.
 
     The shares weight the micro-batches' mean losses, so that their sum is the whole batch's mean.
+    If there may be fewer (`at_most`), there are no more than samples.
     """
+    size = batch_size(batch) if parts > 1 else 1
+    if at_most:
+        parts = max(1, min(parts, size))
     if parts == 1:
         return [(batch, 1.0)]
-    size = batch_size(batch)
     if size < parts:
         raise ValueError(
             f"a batch of {size} samples cannot be cut into {parts} micro-batches; "

@@ -26,9 +26,9 @@ from sampa.execution.loss_scaling import unscaling
 from sampa.execution.profiling import GRADIENT, MOVE, RESTORE
 from sampa.execution.randomness import seeded
 from sampa.loss import Closure, Loss
-from sampa.messages import refuse_closure
+from sampa.messages import refuse_closure, refuse_parts
 from sampa.method import ASCENT, INCOMING, PERTURBED, Batch, Move, Probe, Round
-from sampa.samples import batch_size, map_tensors, split
+from sampa.samples import map_tensors, split
 from sampa.vectors.vector import Vector, Weights, copy_, local, restrict, scale
 
 LossFn = Callable[[Any], Tensor | Loss]
@@ -182,7 +182,8 @@ class Evaluator:
         layers: What is known of the model.
         excursions: Take the weights elsewhere and back.
         seed_of: The seed of a probe's randomness, from the probe and its number in the step.
-        accumulate: Micro-batches per probe.
+        accumulate: Micro-batches of a batch, or of each of its parts.
+        in_parts: Whether a batch is a list of parts, whose losses add up.
         scaler: Scales the loss where gradients would underflow in half precision.
         step: The number of the call of `step`, over all sessions of a run.
         sync_perturbation: Whether data ranks perturb by their common gradient, or each by its own.
@@ -196,6 +197,7 @@ class Evaluator:
     excursions: Excursions
     seed_of: Callable[[Probe, int], int]
     accumulate: int = 1
+    in_parts: bool = False
     scaler: GradScaler | None = None
     step: int = 0
     sync_perturbation: bool = True
@@ -255,18 +257,19 @@ class Evaluator:
         return take_gradients(self.weights)
 
     def _micro_batches(self, probe: Probe) -> list[tuple[Any, float]]:
-        """What to evaluate one after the other, each with its share of the samples."""
+        """What to evaluate one after the other, each with the factor of its loss."""
         batch, part = self.batches[probe.batch].used(), probe.samples.part
-        if isinstance(self.loss_fn, Closure):
-            if part or probe.objective or not probe.mode.backward:
-                refuse_closure("this probe is not the gradient of the training loss on a batch")
-            return self.loss_fn.parts(batch)
-        batch = batch if part is None else part(batch)
-        count = self.accumulate
-        if count > 1 and part is not None:
-            # It may have fewer samples than the batch has micro-batches.
-            count = max(1, min(count, batch_size(batch)))
-        return [(batch, 1.0)] if count == 1 else split(batch, count)
+        is_plain = part is None and probe.objective is None and probe.mode.backward
+        if isinstance(self.loss_fn, Closure) and not is_plain:
+            refuse_closure("this probe is not the gradient of the training loss on a batch")
+        batches = batch if self.in_parts else [batch]
+        if len(batches) > 1 and not is_plain:
+            refuse_parts()
+        chosen = batches if part is None else [part(each) for each in batches]
+        if self.accumulate == 1:
+            return [(each, 1.0) for each in chosen]
+        few = part is not None  # samples, maybe fewer than the batch has micro-batches
+        return [piece for each in chosen for piece in split(each, self.accumulate, at_most=few)]
 
     def _accumulate(self, probe: Probe, number: int, differentiable: bool, around: Pass) -> Tensor:
         """The loss of the batch, from its micro-batches one after the other."""
