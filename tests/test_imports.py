@@ -23,6 +23,7 @@ LABORATORY = ("sampa.lab", "sampa.__main__")  # what comes with an extra
 FRAMEWORKS = {
     "sampa.integrations.accelerate": {"accelerate"},
     "sampa.integrations.lightning": {"lightning"},
+    "sampa.integrations.prepared": {"accelerate"},
     "sampa.integrations.transformers": {"transformers"},
 }
 # Modules of Python's standard library that are not on every system.

@@ -59,6 +59,12 @@ class StepRecord:
     skips: int
     outputs: Any = field(default=None, compare=False)
 
+    def numbers(self) -> dict[str, float]:
+        """What is worth a line in a log: sharpness and cosine if they are known, and the counts."""
+        known = {"sharpness": self.sharpness, "cosine": self.cosine}
+        told = {name: value for name, value in known.items() if value is not None}
+        return {**told, "updates": float(self.step), "skips": float(self.skips)}
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:

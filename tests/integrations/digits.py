@@ -31,10 +31,10 @@ def small_net() -> nn.Sequential:
 class Classifier(LightningModule):
     """As a user writes it; the optimizer comes from `configure_optimizers`."""
 
-    def __init__(self, method: str = "sampa", **options: Any) -> None:
+    def __init__(self, method: str = "sampa", interval: str = "epoch", **options: Any) -> None:
         super().__init__()
         self.net = small_net()
-        self.method, self.options = method, options
+        self.method, self.interval, self.options = method, interval, options
         self.passes = 0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,4 +56,4 @@ class Classifier(LightningModule):
         base = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
         optimizer = sampa.METHODS[self.method](base, seed=7, **self.options)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-        return [optimizer], [{"scheduler": scheduler, "interval": "epoch"}]
+        return [optimizer], [{"scheduler": scheduler, "interval": self.interval}]

@@ -90,8 +90,14 @@ def fit(
     return trainer
 
 
-def plain_loop(method: str = "sampa", bf16: bool = False, **options: Any) -> tuple[Any, Any]:
-    """What Lightning is to do, in a few lines: the weights, and the losses."""
+def plain_loop(
+    method: str = "sampa", bf16: bool = False, batch: int = 8, parts: int = 1, **options: Any
+) -> tuple[Any, Any]:
+    """What Lightning is to do, in a few lines: the weights, and the losses.
+
+    With several parts a step sees as many batches, or those that are left of an epoch, and is
+    followed by one of the scheduler.
+    """
     net = small_net()
     base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     executor = sampa.Serial(net)
@@ -101,15 +107,22 @@ def plain_loop(method: str = "sampa", bf16: bool = False, **options: Any) -> tup
 
     def loss_fn(batch: Any) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            return F.cross_entropy(net(batch[0]), batch[1])
+            return F.cross_entropy(net(batch[0]), batch[1]) / parts
 
     losses = []
     sampler = executor.sampler(images())  # Lightning shuffles what is trained on, as with DDP
     for epoch in range(2):
         sampler.set_epoch(epoch)
-        for batch in DataLoader(images(), batch_size=8, sampler=sampler):
-            losses.append(optimizer.step(loss_fn, batch).item())
-        scheduler.step()
+        batches = [*DataLoader(images(), batch_size=batch, sampler=sampler)]
+        for first in range(0, len(batches), parts):
+            window = batches[first : first + parts]
+            if parts == 1:
+                losses.append(optimizer.step(loss_fn, window[0]).item())
+            else:
+                optimizer.step(loss_fn, window, in_parts=True)
+                scheduler.step()
+        if parts == 1:
+            scheduler.step()
     return net.state_dict(), losses
 
 
@@ -146,6 +159,26 @@ def test_sam_accumulates_and_trains_in_bf16(tmp_path: Path) -> None:
     assert not same(ours, plain_loop("sam", rho=0.05, accumulate=2)[0])
 
 
+ACCUMULATING: dict[str, Any] = {"accumulate_grad_batches": 4}
+WINDOWS: dict[str, Any] = {
+    "batch": 2,
+    "parts": 4,
+}  # an epoch is three windows of four batches, and one of two
+
+
+def test_accumulated_batches_equal_a_plain_loop_and_resume(tmp_path: Path) -> None:
+    """With a schedule by steps, clipping, dropout, BatchNorm and a last window that is short."""
+    whole, resumed = (Classifier(rho=0.1, interval="step") for _ in range(2))
+    trainer = fit(whole, tmp_path / "whole", batch=2, **ACCUMULATING)
+    assert same(whole.net.state_dict(), plain_loop(rho=0.1, **WINDOWS)[0])
+    assert trainer.global_step == 8
+    assert whole.passes == 28 + 26  # each batch twice, but for those of the last window
+    assert trainer.optimizers[0].param_groups[0]["lr"] == 0.1 * 0.5**8
+    checkpoint = str(tmp_path / "whole" / "epoch=0-step=4.ckpt")
+    fit(resumed, tmp_path / "resumed", checkpoint, batch=2, **ACCUMULATING)
+    assert same(resumed.state_dict(), whole.state_dict())
+
+
 def test_manual_optimization_equals_a_plain_loop_bit_for_bit(tmp_path: Path) -> None:
     module = Manual(rho=0.1)
     trainer = fit(module, tmp_path)
@@ -165,8 +198,8 @@ def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings("ignore:.training_step. returned .None.")
 def test_what_does_not_fit_is_refused_with_what_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="pass accumulate=2 to the optimizer"):
-        fit(Classifier(), tmp_path, accumulate_grad_batches=2)
+    with pytest.raises(RuntimeError, match="pass accumulate= to the optimizer, which cuts them"):
+        fit(Classifier("msam", num_shards=2), tmp_path, **ACCUMULATING)
     with pytest.raises(ValueError, match='gradient_clip_algorithm must be "norm"'):
         fit(Classifier(), tmp_path, gradient_clip_algorithm="value")
 
@@ -190,7 +223,7 @@ def test_what_does_not_fit_is_refused_with_what_to_write(tmp_path: Path) -> None
 
 
 def trained(folder: str, devices: int, batch: int = 8) -> list[tuple[Any, ...]]:
-    """One rank: automatic, resumed and manual runs."""
+    """One rank: automatic, resumed, manual and accumulating runs."""
     for text in ITS_WARNINGS:
         warnings.filterwarnings("ignore", text)
     results = []
@@ -204,16 +237,19 @@ def trained(folder: str, devices: int, batch: int = 8) -> list[tuple[Any, ...]]:
         trainer = fit(module, f"{folder}/{name}", ckpt, batch, devices=devices)
         seen = trainer.callback_metrics.get("seen")
         results.append((module.net.state_dict(), trainer.global_step, seen))
+    module = Classifier(rho=0.1, interval="step")
+    trainer = fit(module, f"{folder}/window", batch=2, devices=devices, **ACCUMULATING)
+    results.append((module.net.state_dict(), trainer.global_step, None))
     return results
 
 
 @pytest.mark.slow
 @pytest.mark.dist
 def test_two_processes_are_two_branches_and_equal_one(tmp_path: Path) -> None:
-    weights, _ = plain_loop(rho=0.1)
+    weights = [plain_loop(rho=0.1)[0]] * 3 + [plain_loop(rho=0.1, **WINDOWS)[0]]
     for rank in run_ranks(2, trained, str(tmp_path), 2):
-        for theirs, steps, _ in rank:
-            assert same(theirs, weights)
+        for (theirs, steps, _), expected in zip(rank, weights, strict=True):
+            assert same(theirs, expected)
             assert steps == 8
 
 
@@ -223,7 +259,8 @@ def test_two_branches_of_two_data_ranks_agree_and_resume_to_the_same_bits(tmp_pa
     """As many steps as one process with twice the batch on each rank."""
     ranks = run_ranks(4, trained, str(tmp_path), 4, 4)
     (weights, _, _), *_ = ranks[0]
-    for automatic, resumed, _ in ranks:
+    for automatic, resumed, _, accumulating in ranks:
         assert same(automatic[0], weights)
         assert same(resumed[0], weights)
-        assert automatic[1] == 8
+        assert same(accumulating[0], ranks[0][-1][0])
+        assert (automatic[1], accumulating[1]) == (8, 4)

@@ -58,19 +58,24 @@ def plain_loss(model: Any, batch: dict[str, Tensor]) -> Tensor:
 def plain_loop(
     loss: Callable[[Any, dict[str, Tensor]], Tensor] = plain_loss,
     make: Callable[..., sampa.SharpnessAware] = sampa.SAMPa,
-    batch: int = 8,
+    parts: int = 1,
     **options: Any,
 ) -> dict[str, Tensor]:
-    """What the Trainer is to do, in a few lines."""
+    """What the Trainer is to do, in a few lines; `parts` batches make a step, or what is left."""
     model = small_bert()
     options = {"rho": 0.1, "max_norm": CLIP, "seed": SEED, **options}
     optimizer = make(sgd(model), executor=sampa.Serial(model), **options)
-    loader = DataLoader(Sentences(), batch_size=batch)
-    scheduler = get_linear_schedule_with_warmup(optimizer, 0, 2 * len(loader))
+    batches: list[Any] = [*DataLoader(Sentences(), batch_size=8 // parts)]
+    windows = [batches[first : first + parts] for first in range(0, len(batches), parts)]
+    scheduler = get_linear_schedule_with_warmup(optimizer, 0, 2 * len(windows))
     for _ in range(2):
-        for inputs in loader:
+        for window in windows:
             model.train()
-            optimizer.step(lambda b: loss(model, b), inputs)
+            if parts == 1:
+                optimizer.step(lambda b: loss(model, b), window[0])
+            else:
+                weighted = [(inputs, 1 / len(window)) for inputs in window]
+                optimizer.step(lambda part: loss(model, part[0]) * part[1], weighted, in_parts=True)
             assert optimizer.last is not None
             if optimizer.last.updated:
                 scheduler.step()
@@ -116,12 +121,12 @@ def test_bf16_equals_autocast_in_a_plain_loop(tmp_path: Path) -> None:
     assert not same(ours, plain_loop())
 
 
-def test_accumulation_cuts_one_batch_and_counts_updates(tmp_path: Path) -> None:
-    """20 sentences are two batches of 4 x 2, and one of 4."""
+def test_accumulated_batches_make_a_step_and_count_once(tmp_path: Path) -> None:
+    """20 sentences are two steps of two batches of 4, and one of the batch that is left."""
     changes = {"max_grad_norm": CLIP, "gradient_accumulation_steps": 2}
     trainer = with_sgd(tmp_path, {**changes, "per_device_train_batch_size": 4})
     trainer.train()
-    assert same(trainer.model.state_dict(), plain_loop(accumulate=2))
+    assert same(trainer.model.state_dict(), plain_loop(parts=2))
     assert trainer.state.global_step == 6
     assert trainer.sharpness_aware.last.step == 5
 
@@ -200,7 +205,7 @@ def test_what_does_not_fit_is_refused_with_what_to_write(tmp_path: Path) -> None
     model = small_bert()
     optimizer = sampa.SAM(sgd(model))
     trainer = make(tmp_path, model=model, optimizers=(optimizer, None))
-    with pytest.raises(TypeError, match="must hold a plain torch optimizer"):
+    with pytest.raises(TypeError, match="got a sampa optimizer; pass its base"):
         trainer.train()
     args = TrainingArguments(str(tmp_path), **SETTINGS)
     args.fsdp = "full_shard"
@@ -227,6 +232,8 @@ def count(prediction: Any) -> dict[str, float]:
 
 SAVING = {
     "max_grad_norm": CLIP,
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 2,
     "save_strategy": "steps",
     "save_steps": 2,
     "include_num_input_tokens_seen": "all",
@@ -251,7 +258,7 @@ def test_two_processes_are_two_branches_and_equal_one(tmp_path: Path) -> None:
 @pytest.mark.dist
 def test_two_branches_of_two_data_ranks_resume_to_the_same_bits(tmp_path: Path) -> None:
     """Half of the steps of one process with the same batch on each rank."""
-    changes = {**SAVING, "per_device_train_batch_size": 4, "num_train_epochs": 2}
+    changes = {**SAVING, "gradient_accumulation_steps": 1}
     whole = run_ranks(4, trained, str(tmp_path / "whole"), changes, None)
     checkpoint = str(tmp_path / "whole" / "checkpoint-2")
     resumed = run_ranks(4, trained, str(tmp_path / "resumed"), changes, checkpoint)

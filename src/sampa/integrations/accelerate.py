@@ -8,68 +8,16 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-import torch
 from accelerate import Accelerator
-from accelerate.data_loader import BatchSamplerShard, DataLoaderShard, IterableDatasetShard
-from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.scheduler import AcceleratedScheduler
-from accelerate.utils import find_batch_size, recursively_apply, send_to_device
-from torch import Tensor, nn
+from accelerate.utils import find_batch_size, recursively_apply
+from torch import nn
 from torch.utils.data import DataLoader
 
-from sampa.execution.evaluate import LossFn
 from sampa.execution.executor import Executor
-from sampa.integrations.ranks import Layout, layout_of, load_whole_state, whole_state
+from sampa.integrations.prepared import PreparedOptimizer, PreparedScheduler, divide_by_data_rank
+from sampa.integrations.ranks import Layout, layout_of
 from sampa.optimizer import SharpnessAware
-from sampa.record import StepRecord
-
-
-class PreparedOptimizer(AcceleratedOptimizer):
-    """What `accelerator.prepare` makes of a sampa optimizer; it is used in the same way.
-
-    Its `state_dict` has all ranks' parts of a held batch: with several data ranks all call it.
-    """
-
-    optimizer: SharpnessAware
-
-    def __init__(self, optimizer: SharpnessAware, device: torch.device) -> None:
-        super().__init__(optimizer, device_placement=False, scaler=None)
-        self._device = device
-        self._is_accelerate_prepared = True
-
-    def step(self, loss_fn: LossFn | None = None, batch: Any = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.optimizer.step(loss_fn, batch)
-
-    @property
-    def last(self) -> StepRecord | None:
-        return self.optimizer.last
-
-    @property
-    def step_was_skipped(self) -> bool:
-        """Whether the last step made no update, such as SAMPa's first: schedulers wait then."""
-        last = self.optimizer.last
-        return last is not None and not last.updated
-
-    def state_dict(self) -> dict[str, Any]:
-        return whole_state(self.optimizer)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        load_whole_state(self.optimizer, state_dict, lambda b: send_to_device(b, self._device))
-
-
-class PreparedScheduler(AcceleratedScheduler):
-    """Makes as many steps at once as there are data ranks, which is how Accelerate counts."""
-
-    def __init__(self, prepared: AcceleratedScheduler, steps: int) -> None:
-        self.__dict__.update(vars(prepared))
-        self._steps = 1 if self.split_batches or not self.step_with_optimizer else steps
-
-    def step(self, *args: Any, **kwargs: Any) -> None:
-        if self.step_with_optimizer and any(o.step_was_skipped for o in self.optimizers):
-            return
-        for _ in range(self._steps):
-            if self.scheduler._step_count <= getattr(self.scheduler, "total_steps", float("inf")):
-                self.scheduler.step(*args, **kwargs)
 
 
 class SharpnessAwareAccelerator(Accelerator):
@@ -99,13 +47,6 @@ class SharpnessAwareAccelerator(Accelerator):
         return super().prepare(*args, device_placement=device_placement)
 
     def _adopt(self, optimizer: SharpnessAware) -> None:
-        if self.gradient_accumulation_steps != 1:
-            steps = self.gradient_accumulation_steps
-            raise ValueError(
-                f"gradient_accumulation_steps must be 1, got {steps}: each gradient of a step is "
-                f"that of the whole batch; let the loader yield batches {steps} times as large and "
-                f"pass accumulate={steps} to the optimizer, which cuts them"
-            )
         if self.scaler is not None and optimizer.options.scaler is not self.scaler:
             raise ValueError(
                 "the optimizer must have the accelerator's scaler for fp16, because the gradients "
@@ -171,36 +112,10 @@ class SharpnessAwareAccelerator(Accelerator):
             self._executor.sync_buffers()
         return super().save_state(*args, **kwargs)
 
-    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> NoReturn:
-        raise RuntimeError(
-            "gradients cannot be clipped between backward and step: both are inside of "
-            f"optimizer.step; pass max_norm={max_norm} to the optimizer"
-        )
-
-    def clip_grad_value_(self, parameters: Any, clip_value: float) -> NoReturn:
+    def clip_grad_norm_(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
             "gradients cannot be clipped between backward and step: both are inside of "
             "optimizer.step; pass max_norm= to the optimizer, which clips their norm"
         )
 
-
-def divide_by_data_rank(loader: DataLoader[Any], layout: Layout) -> None:
-    """Let a prepared loader give the same batches to all branches, and parts to data ranks.
-
-    Raises:
-        ValueError: If the first process reads for all of them.
-    """
-    shard: Any = None
-    if isinstance(loader, DataLoaderShard):
-        both = (loader.batch_sampler, loader.sampler, loader.dataset)
-        kinds = (BatchSamplerShard, IterableDatasetShard)
-        shard = next((part for part in both if isinstance(part, kinds)), None)
-    if shard is None:
-        raise ValueError(
-            "every process must read its own batches, got a loader that the first one reads for "
-            "all; set dispatch_batches=False (in the accelerator's DataLoaderConfiguration, or in "
-            "the accelerator_config of TrainingArguments)"
-        )
-    shard.num_processes, shard.process_index = layout.data_ranks, layout.data_rank
-    if layout.data_ranks == 1 and isinstance(shard, BatchSamplerShard):
-        shard.even_batches = False  # a last batch that is short stays so, as in one process
+    clip_grad_value_ = clip_grad_norm_

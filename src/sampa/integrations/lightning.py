@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch.optim import Optimizer
 from sampa.execution.distribute import distribute
 from sampa.execution.executor import Executor
 from sampa.integrations.ranks import load_whole_state, whole_state
+from sampa.integrations.replaced import nothing, replaced
 from sampa.optimizer import SharpnessAware
 from sampa.options import default_options
 
@@ -31,6 +33,9 @@ class SharpnessAwareStrategy(DDPStrategy):
             other processes divide the batches. As many as there are processes, if that is fewer.
         distribute: Other keywords of `sampa.distribute`.
         **keywords: Those of Lightning's `DDPStrategy` that are not about DDP itself.
+
+    Attributes:
+        executor: What computes the gradients, while `fit` runs.
     """
 
     def __init__(
@@ -39,8 +44,8 @@ class SharpnessAwareStrategy(DDPStrategy):
         super().__init__(**keywords)
         self._branches = branches
         self._distribute = distribute or {}
-        self._executor: Executor | None = None
-        self._incoming: tuple[Any, int] | None = None
+        self.executor: Executor | None = None
+        self._window: list[tuple[Any, int]] = []  # the batches since the last step
         self._wanted: tuple[Any, int] | None = None  # what training_step is to see instead
         self._loss: Tensor | None = None
 
@@ -48,39 +53,33 @@ class SharpnessAwareStrategy(DDPStrategy):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        self._incoming = (batch, batch_idx)
+        if batch_idx % self._module.trainer.accumulate_grad_batches == 0:
+            self._window = []
+        self._window.append((batch, batch_idx))
 
     def optimizer_step(
-        self,
-        optimizer: Optimizer,
-        closure: Callable[[], Any],
-        model: Any = None,
-        **kwargs: Any,
+        self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
         if not isinstance(optimizer, SharpnessAware):
             return super().optimizer_step(optimizer, closure, model, **kwargs)
-        assert self.lightning_module is not None
-        if not self.lightning_module.automatic_optimization:
+        if not self._module.automatic_optimization:
             return self._manual_step(optimizer, closure, **kwargs)
-        parts = self.lightning_module.trainer.accumulate_grad_batches
-        if parts != 1:
-            raise ValueError(
-                f"accumulate_grad_batches must be 1, got {parts}: each gradient of a step is that "
-                f"of the whole batch; let the loader yield batches {parts} times as large and pass "
-                f"accumulate={parts} to the optimizer, which cuts them"
-            )
-        run = iter([closure])  # the first pass, at unperturbed weights, is the one that counts
+        # The first pass, at unperturbed weights, is the one that counts.
+        first_pass = iter(range(len(self._window) * optimizer.options.accumulate))
 
-        def loss_fn(batch: tuple[Any, int]) -> Tensor:
-            counting = next(run, None)
-            with self._evaluating(batch, logs=counting is not None):
-                # A call of Lightning's closure leaves its result for the loop.
-                (counting or getattr(closure, "closure", closure))()
+        def loss_fn(part: tuple[Any, int]) -> Tensor:
+            counts = next(first_pass, None) is not None
+            quiet = {"optimizer_zero_grad": nothing} | ({} if counts else {"log": nothing})
+            self._loss = None
+            # Gradients of micro-batches add up. A call of Lightning's closure leaves its result for
+            # the loop, and for us the loss, divided by accumulate_grad_batches.
+            with replaced(self, _wanted=part), replaced(self._module, **quiet):
+                (closure if counts else getattr(closure, "closure", closure))()
             if self._loss is None:
                 raise RuntimeError("training_step must return the loss, got None")
             return self._loss
 
-        return optimizer.step(loss_fn, self._incoming)
+        return optimizer.step(loss_fn, self._window, in_parts=True)
 
     def _manual_step(self, optimizer: SharpnessAware, loss_fn: Any, **kwargs: Any) -> Any:
         if "batch" not in kwargs:
@@ -89,64 +88,50 @@ class SharpnessAwareStrategy(DDPStrategy):
                 "self.optimizers().step(loss_fn, batch=batch), where loss_fn returns the loss of "
                 "a batch and calls no backward"
             )
-        return optimizer.step(lambda batch: self._through(loss_fn, batch), kwargs["batch"])
-
-    @contextmanager
-    def _evaluating(self, batch: tuple[Any, int], *, logs: bool) -> Iterator[None]:
-        """Let the closure see this batch, and leave gradients to sampa."""
-        module: Any = self.lightning_module
-        self._wanted, self._loss = batch, None
-        module.optimizer_zero_grad = lambda *_, **__: None  # those of micro-batches add up
-        if not logs:
-            module.log = lambda *_, **__: None
-        try:
-            yield
-        finally:
-            self._wanted = None
-            for name in ("log", "optimizer_zero_grad"):
-                vars(module).pop(name, None)
+        return optimizer.step(lambda batch: self._through(loss_fn, batch), **kwargs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        module = self.lightning_module
-        assert module is not None
         if self._wanted is not None:
             args = self._wanted[: len(args)]
-        elif not module.automatic_optimization:  # its optimizers call the model themselves
+        elif self._collects:  # the loss is known at the end of the window
+            return torch.full((), math.nan, device=self.root_device)
+        elif not self._module.automatic_optimization:  # its optimizers call the model themselves
             with self.precision_plugin.train_step_context():
-                return module.training_step(*args, **kwargs)
+                return self._module.training_step(*args, **kwargs)
         return super().training_step(*args, **kwargs)
 
     def backward(self, closure_loss: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self._wanted is None:
+        if not self._collects:
             return super().backward(closure_loss, *args, **kwargs)
         self._loss = closure_loss
         return closure_loss
 
+    @property
+    def _module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    @property
+    def _collects(self) -> bool:
+        """Whether batches are kept until the step, which evaluates them."""
+        is_ours = any(isinstance(optimizer, SharpnessAware) for optimizer in self.optimizers)
+        return is_ours and self._module.automatic_optimization
+
     def _through(self, function: Callable[[Any], Any], batch: Any) -> Any:
         """Call a function as the forward pass of `executor.model`, which exchanges gradients."""
-        module: Any = self.lightning_module
-        if self.model is module:
+        module, model = self._module, self.model
+        if model is None or model is module:
             return function(batch)
         forward = module.forward
 
         def instead(batch: Any) -> Any:
-            module.forward = forward
-            return function(batch)
+            with replaced(module, forward=forward):
+                return function(batch)
 
-        module.forward = instead
-        try:
-            assert self.model is not None
-            return self.model(batch)
-        finally:
-            module.forward = forward
+        with replaced(module, forward=instead):
+            return model(batch)
 
     # ---- model and optimizers ----------------------------------------------------------------
-
-    @property
-    def executor(self) -> Executor:
-        """What computes the gradients, while `fit` runs."""
-        assert self._executor is not None
-        return self._executor
 
     @property
     def branches(self) -> int:
@@ -154,9 +139,8 @@ class SharpnessAwareStrategy(DDPStrategy):
 
     def configure_ddp(self) -> None:
         """Distribute the model in place of wrapping it."""
-        assert self.lightning_module is not None
-        self._executor = distribute(self.lightning_module, self.branches, **self._distribute)
-        self.model = self._executor.model
+        self.executor = distribute(self._module, self.branches, **self._distribute)
+        self.model = self.executor.model
 
     def setup_optimizers(self, trainer: Trainer) -> None:
         if trainer.gradient_clip_val and trainer.gradient_clip_algorithm == "value":
@@ -172,9 +156,8 @@ class SharpnessAwareStrategy(DDPStrategy):
     @property
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         """Branches see the same batches in training; all processes divide those of evaluation."""
-        module = self.lightning_module
-        stage = module.trainer.state.stage if module is not None else None
-        if stage is not None and (stage.evaluating or stage == "sanity_check"):
+        trainer = self._module.trainer
+        if trainer.evaluating or trainer.sanity_checking:
             return super().distributed_sampler_kwargs
         data_ranks = self.world_size // self.branches
         return {"num_replicas": data_ranks, "rank": self.global_rank % data_ranks}
@@ -182,8 +165,8 @@ class SharpnessAwareStrategy(DDPStrategy):
     # ---- buffers and checkpoints -------------------------------------------------------------
 
     def _sync_buffers(self) -> None:
-        if self._executor is not None:
-            self._executor.sync_buffers()
+        if self.executor is not None:
+            self.executor.sync_buffers()
 
     def on_validation_start(self) -> None:
         self._sync_buffers()
@@ -211,7 +194,7 @@ class SharpnessAwareStrategy(DDPStrategy):
 
     def teardown(self) -> None:
         self.model = self.lightning_module
-        self._executor = None
+        self.executor = None
         super().teardown()
 
 
@@ -226,9 +209,5 @@ class StepMonitor(Callback):
     ) -> None:
         for optimizer in trainer.optimizers:
             last = optimizer.last if isinstance(optimizer, SharpnessAware) else None
-            if last is not None:
-                told = {"sharpness": last.sharpness, "cosine": last.cosine}
-                told |= {"updates": last.step, "skips": last.skips}
-                for name, value in told.items():
-                    if value is not None:
-                        pl_module.log(self.prefix + name, float(value))
+            for name, value in last.numbers().items() if last is not None else ():
+                pl_module.log(self.prefix + name, value)

@@ -11,6 +11,7 @@ import inspect
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
@@ -19,23 +20,19 @@ import sampa
 from sampa.cost import probes_per_round
 from sampa.execution.distribute import distribute
 from sampa.execution.executor import Executor, launched_world_size
-from sampa.integrations.accelerate import PreparedOptimizer, divide_by_data_rank
+from sampa.integrations.prepared import PreparedOptimizer, divide_by_data_rank
 from sampa.integrations.ranks import Layout, layout_of, whole_state
+from sampa.integrations.replaced import nothing, replaced
 from sampa.messages import unknown
 from sampa.optimizer import SharpnessAware
-from sampa.samples import batch_size
+from sampa.options import default_options
 
 
 class _DoneOptimizer(PreparedOptimizer):
     """The optimizer that the Trainer's loop sees: `training_step` has made its step already."""
 
-    saved: dict[str, Any] | None = None  # the state that all ranks put together
-
-    def step(self, *_: Any, **__: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, *_: Any, **__: Any) -> None:
         pass
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.optimizer.state_dict() if self.saved is None else self.saved
 
 
 class SharpnessAwareMixin(Trainer):
@@ -62,21 +59,19 @@ class SharpnessAwareMixin(Trainer):
         theirs = {*inspect.signature(Trainer.__init__).parameters}
         theirs |= {*inspect.signature(super().__init__).parameters}
         ours = {k: v for k, v in keywords.items() if k not in theirs}
-        if "accumulate" in ours:
-            raise TypeError("accumulate is gradient_accumulation_steps in TrainingArguments")
         args = args or TrainingArguments("tmp_trainer")
-        self.accumulate = args.gradient_accumulation_steps
         self.averages_items = args.average_tokens_across_devices
-        self.factory = partial(sampa.METHODS[method], accumulate=self.accumulate, **ours)
+        self.factory = partial(sampa.METHODS[method], **ours)
         self.branches = branches
         self._executor: Executor | None = None
         keywords = {k: v for k, v in keywords.items() if k in theirs}
-        super().__init__(model, _with_whole_batches(args), *positional, **keywords)
+        super().__init__(model, _undivided(args), *positional, **keywords)
 
     @property
     def executor(self) -> Executor:
         """What computes the gradients; all processes ask for it first at the same time."""
-        if self._executor is None or self._bare(self._executor.module) is not self.model:
+        bare = partial(self.accelerator.unwrap_model, keep_torch_compile=False)
+        if self._executor is None or bare(self._executor.module) is not self.model:
             branches = self.branches or min(probes_per_round(self.factory), launched_world_size())
             model: Any = self.model
             if self.args.world_size > 1:  # casts and compiles, and does not wrap
@@ -105,57 +100,44 @@ class SharpnessAwareMixin(Trainer):
         if isinstance(self.optimizer, _DoneOptimizer):
             return self.optimizer
         base = super().create_optimizer(model)
-        if isinstance(base, SharpnessAware):
-            raise TypeError(
-                "optimizers must hold a plain torch optimizer, got one of sampa; pass its base, "
-                'and the method to the trainer: method="sampa", rho=0.1'
-            )
-        clip = self.args.max_grad_norm or None
-        options: dict[str, Any] = {"executor": self.executor, "scaler": self.accelerator.scaler}
-        optimizer = self.factory(base, **{"max_norm": clip, **options, **self.factory.keywords})
-        self.optimizer = _DoneOptimizer(optimizer, self.args.device)
+        clip, scaler = self.args.max_grad_norm or None, self.accelerator.scaler
+        with default_options(executor=self.executor, max_norm=clip, scaler=scaler):
+            self.optimizer = _DoneOptimizer(self.factory(base), self.args.device)
         return self.optimizer
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> Tensor:
+        """Keep the batch, and make the step with the last one of an update."""
         model.train()
         inputs, items = {**self._prepare_inputs(inputs)}, num_items_in_batch
-        if items is not None and self._counts_all_items:
-            all_items: Any = self.accelerator.gather(items)
-            items = all_items.sum() // self.layout.branches
-        samples = batch_size(inputs) if items is not None and self._weighs_parts else None
-        # What belongs to a batch travels with it: SAMPa evaluates it again in the next step.
-        batch = {"inputs": inputs, "items": items, "samples": samples}
-        return self.sharpness_aware.step(self._loss_of, batch).detach()
-
-    @property
-    def _weighs_parts(self) -> bool:
-        return self.accumulate > 1 or self._counts_all_items
-
-    @property
-    def _counts_all_items(self) -> bool:
-        return self.averages_items and self.layout.data_ranks > 1
-
-    def _loss_of(self, batch: dict[str, Any]) -> Tensor:
-        """The mean over the items (tokens, samples) of a micro-batch.
-
-        The step weighs it by samples. Of texts of different lengths some have more items.
-        """
-        inputs, items, samples = {**batch["inputs"]}, batch["items"], batch["samples"]
-        own: Any = None
+        weight = 1 / self.current_gradient_accumulation_steps
         if items is not None:
-            own = self._get_num_items_in_batch([inputs], self.args.device)
-        size, model = samples and batch_size(inputs), self.model_wrapped
+            if self.averages_items:  # over data ranks; branches have the same
+                everywhere: Any = self.accelerator.gather(items)
+                items = everywhere.float().mean()
+            weight = self._items_in(inputs) / items
+        assert isinstance(self.optimizer, _DoneOptimizer)
+        # What belongs to a batch travels with it: SAMPa evaluates it again in the next step.
+        window = self.optimizer.collected({"inputs": inputs, "weight": weight})
+        if window is None:
+            return torch.zeros((), device=self.args.device)
+        return self.sharpness_aware.step(self._loss_of, window, in_parts=True).detach()
+
+    def _loss_of(self, part: dict[str, Any]) -> Tensor:
+        """The mean over the items (tokens, samples) of a batch, with its weight in the update."""
+        inputs, model = {**part["inputs"]}, self.model_wrapped
+        items = self._items_in(inputs)
         assert model is not None
         with self.compute_loss_context_manager():
             # It takes the labels out of the inputs.
-            loss = self.compute_loss(model, inputs, num_items_in_batch=own)
+            loss = self.compute_loss(model, inputs, num_items_in_batch=items)
         assert isinstance(loss, Tensor)
-        if items is None or not size:
-            return loss
-        ranks = self.layout.data_ranks if self._counts_all_items else 1
-        return loss * ((own * samples * ranks) / (items * size))
+        return loss * part["weight"]
+
+    def _items_in(self, inputs: dict[str, Any]) -> Any:
+        items: Any = self._get_num_items_in_batch([inputs], self.args.device)
+        return items if items is None else items.clamp(min=1)
 
     # ---- what the loop asks for --------------------------------------------------------------
 
@@ -169,11 +151,11 @@ class SharpnessAwareMixin(Trainer):
         return self._train_batch_size * args.gradient_accumulation_steps * self.layout.data_ranks
 
     def _wrap_model(self, model: Any, training: bool = True, dataloader: Any = None) -> Any:
-        distributes = training and self.args.world_size > 1
-        return self.executor.model if distributes else model
+        if not training:
+            self._sync_buffers()
+        return self.executor.model if training and self.args.world_size > 1 else model
 
-    def _clip_grad_norm(self, model: nn.Module) -> float | None:
-        return self._get_grad_norm(model)
+    _clip_grad_norm = nothing  # which the step has done
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: float | None = None) -> float | None:
         """Of the step's last gradient, before it was clipped."""
@@ -188,17 +170,9 @@ class SharpnessAwareMixin(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         last = self.sharpness_aware.last if "loss" in logs else None
-        if last is not None:
-            told = {"sharpness": last.sharpness, "cosine": last.cosine}
-            logs.update({k: v for k, v in told.items() if v is not None})
-            logs.update(updates=last.step, skips=last.skips)
-        super().log(logs, start_time)
+        super().log(logs if last is None else {**logs, **last.numbers()}, start_time)
 
-    # ---- evaluation and checkpoints ----------------------------------------------------------
-
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        self._sync_buffers()
-        return super().evaluation_loop(*args, **kwargs)
+    # ---- checkpoints -------------------------------------------------------------------------
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         self._sync_buffers()
@@ -209,26 +183,21 @@ class SharpnessAwareMixin(Trainer):
             self._executor.sync_buffers()
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        assert isinstance(self.optimizer, _DoneOptimizer)
-        self.optimizer.saved = whole_state(self.sharpness_aware)  # only the first rank writes
-        super()._save_optimizer_and_scheduler(output_dir)
-        self.optimizer.saved = None
-
-    def _bare(self, model: Any) -> Any:
-        return self.accelerator.unwrap_model(model, keep_torch_compile=False)
+        state = whole_state(self.sharpness_aware)  # from all ranks, of which the first asks for it
+        with replaced(self.optimizer, state_dict=lambda: state):
+            super()._save_optimizer_and_scheduler(output_dir)
 
 
 class SharpnessAwareTrainer(SharpnessAwareMixin):
     """A `transformers.Trainer` that trains with a sharpness-aware method.
 
-    `gradient_accumulation_steps` cuts each batch into as many parts, `max_grad_norm` clips the
-    gradient that the method hands on, and `global_step` counts batches: SAMPa's first makes no
-    update.
+    `gradient_accumulation_steps` batches make a step, `max_grad_norm` clips the gradient that the
+    method hands on, and `global_step` counts steps: SAMPa's first makes no update.
     """
 
 
-def _with_whole_batches(args: TrainingArguments) -> TrainingArguments:
-    """The arguments with all of an update's samples in one batch, whose loss is left alone.
+def _undivided(args: TrainingArguments) -> TrainingArguments:
+    """The arguments without what would divide gradients, or weigh losses by processes.
 
     Raises:
         ValueError: If something else is to divide the model or its gradients.
@@ -245,10 +214,7 @@ def _with_whole_batches(args: TrainingArguments) -> TrainingArguments:
             f"{args.world_size}; without GPUs set use_cpu=True"
         )
     args = copy.copy(args)
-    args.per_device_train_batch_size *= args.gradient_accumulation_steps
-    args.gradient_accumulation_steps = 1
     # It scales losses by the number of processes, also those of models that do not divide by it.
     args.average_tokens_across_devices = False
-    if args.n_gpu > 1:
-        args._n_gpu = 1  # no DataParallel in one process
+    args._n_gpu = min(args.n_gpu, 1)  # no DataParallel in one process
     return args
