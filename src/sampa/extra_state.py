@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sampa.messages import refuse_half_a_state
+from sampa.messages import refuse_lost_vector
 from sampa.method import Method, are_vectors, state_fields
 from sampa.options import Options
 from sampa.record import Carried, Progress
@@ -127,7 +127,7 @@ class Parts:
             return value
         found = (self.vectors or {}).get(name)
         if found is None:
-            refuse_half_a_state("state_dict")
+            refuse_lost_vector(PREFIX + name)
         pairs = zip(found, value["pattern"], strict=True)
         return {"vector": [t if is_present else None for t, is_present in pairs]}
 

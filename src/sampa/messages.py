@@ -189,6 +189,15 @@ def refuse_half_a_state(missing: str) -> NoReturn:
     )
 
 
+def refuse_lost_vector(name: str) -> NoReturn:
+    """Say that the states of the parameters came without what the method keeps there."""
+    raise RuntimeError(
+        f"the state that was loaded must have {name!r} for each parameter, and has it for none; "
+        "torch leaves it out with StateDictOptions(flatten_optimizer_state_dict=True): save and "
+        "load without that option"
+    )
+
+
 def refuse_missing_batch() -> NoReturn:
     """Refuse to go on without the batch that the method held."""
     raise RuntimeError(

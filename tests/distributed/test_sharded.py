@@ -17,6 +17,12 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 import sampa
 import sampa.flatness
@@ -277,7 +283,7 @@ def refuse() -> None:
         (without_bias, "as a plain tensor"),
         (partial(fully_shard, mesh=mesh["data"], shard_placement_fn=by_column), "leave out shard_"),
         (partial(fully_shard, mesh=mesh), "tensor parallel and hybrid sharding are not supported"),
-        (tensor_parallel, "gradients of different probes would be averaged"),
+        (tensor_parallel, "as a DTensor that fully_shard did not make: tensor parallel"),
     ]
     for cut, message in wrong:
         model = nn.Linear(4, 4)
@@ -286,6 +292,7 @@ def refuse() -> None:
             sampa.distribute(model, mesh=mesh)
         with pytest.raises(ValueError, match="make the mesh first"):
             sampa.distribute(model)
+    refuse_plans()
     sharded = Session(Case("SAMPa"), mesh)
     with pytest.raises(ValueError, match=r"sampa.flatness takes a whole model, got a sharded one"):
         sampa.flatness.sharpness(sharded.model, sharded.loss_fn, token_batches(1))
@@ -296,10 +303,37 @@ def refuse() -> None:
     refuse_later(mesh)
 
 
+def refuse_plans() -> None:
+    """Tensor parallel as users write it, alone and with FSDP."""
+    mesh = sampa.mesh(branches=1)
+    both = init_device_mesh("cpu", (1, 2), mesh_dim_names=("data", "tensor"))
+    plan: dict[str, ParallelStyle] = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+
+    def planned(over: DeviceMesh) -> Transformer:
+        model = Transformer()
+        for block in model.blocks:
+            parallelize_module(block, over, plan)
+        return model
+
+    with pytest.raises(ValueError, match=r"'blocks.0.up.weight' as a DTensor that fully_shard did"):
+        sampa.distribute(planned(mesh["data"]), mesh=mesh)
+    model = planned(both["tensor"])
+    fully_shard(model, mesh=both["data"])
+    with pytest.raises(ValueError, match="tensor parallel and hybrid sharding are not supported"):
+        sampa.distribute(model, mesh=mesh)
+    three = init_device_mesh("cpu", (1, 1, 2), mesh_dim_names=("branch", "data", "tensor"))
+    with pytest.raises(ValueError, match=r"mesh must be one of sampa.mesh, with dimensions"):
+        sampa.distribute(model, mesh=three)
+
+
 def refuse_later(mesh: DeviceMesh) -> None:
     session = Session(Case("unused", net=Optional), mesh)
     with pytest.raises(RuntimeError, match="no gradient arrived for 'extra"):
         session.advance(token_batches(4)[::2])
+    # The layer takes part in the pass of the incoming batch, and not in that of the held one.
+    session = Session(Case("unused on one branch", net=Optional), mesh)
+    with pytest.raises(RuntimeError, match=r"no gradient arrived for 'extra.*' on rank\(s\) \[0\]"):
+        session.advance(token_batches(2))
     session = Session(Case("frozen later"), mesh)
     batches = token_batches(4)
     session.advance(batches[:2])

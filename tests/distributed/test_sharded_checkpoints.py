@@ -15,6 +15,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
     get_model_state_dict,
     get_optimizer_state_dict,
     set_model_state_dict,
@@ -90,6 +91,15 @@ def refuse_half(folder: Path, mesh: Any) -> None:
     dcp.load({"extra": session.optimizer.extra_state()}, checkpoint_id=folder)
     with pytest.raises(RuntimeError, match="state_dict was not loaded; save and load"):
         session.advance(BATCHES[:1])
+
+    # torch reads back what the live state has, which never holds the method's vectors.
+    flat = StateDictOptions(flatten_optimizer_state_dict=True)
+    session = Session(CASES["sampa"], mesh)
+    session.advance(BATCHES[:STEPS])
+    state = get_optimizer_state_dict(session.model, session.optimizer, options=flat)
+    set_optimizer_state_dict(session.model, session.optimizer, state, options=flat)
+    with pytest.raises(RuntimeError, match=r"must have 'sampa_g' .*flatten_optimizer"):
+        dcp.load({"extra": session.optimizer.extra_state()}, checkpoint_id=folder)
 
     changed = Session(Case("other rho", base="adamw", options={"rho": 0.3}), mesh)
     with pytest.raises(ValueError, match=r"rho must be as saved: 0\.1, got 0\.3"):

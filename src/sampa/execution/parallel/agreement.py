@@ -30,7 +30,7 @@ from sampa.vectors.random import LARGEST_PIECE, scramble_
 from sampa.vectors.vector import Weights, is_sharded, local
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-CHANGED = -1.0  # no batch's mark is negative
+CHANGED = -1.0  # no batch's mark is negative; below it, one less for each parameter: see UnusedMark
 _MARSHAL = 2  # the last version of the format that does not depend on references and interning
 SMALL_BATCH = 1 << 17  # bytes that are hashed in less time than it takes to wake a thread
 
@@ -96,7 +96,7 @@ class Agreement:
         return False
 
     def doubt_about(self, marks: Tensor) -> Doubt:
-        """Whether branches disagree at a data rank, or some rank trains other parameters now.
+        """Whether branches disagree at a data rank, or some rank says that it cannot go on.
 
         Data ranks have shards of their own.
 
@@ -104,19 +104,27 @@ class Agreement:
             marks: Those of all batches: for each branch, those of its data ranks.
         """
         differ = marks != marks[:1]
-        changed = marks == CHANGED
-        refuse = partial(self._refuse_marks, differ, changed, self._groups.step)
-        return Doubt((differ | changed).any(), refuse)
+        refuse = partial(self._refuse_marks, marks, self._groups.step)
+        return Doubt((differ | (marks < 0)).any(), refuse)
 
-    def _refuse_marks(self, differ: Tensor, changed: Tensor, step: int) -> NoReturn:
-        if changed.any():
-            ranks = changed.flatten().nonzero().flatten().tolist()
+    def _refuse_marks(self, marks: Tensor, step: int) -> NoReturn:
+        unused = marks < CHANGED
+        if unused.any():
+            name = list(self._names.values())[int(CHANGED - marks.min()) - 1]
+            raise RuntimeError(
+                f"step {step}: no gradient arrived for {name!r} on rank(s) {_ranks_where(unused)}; "
+                "if it does not take part in every pass, use "
+                "sampa.distribute(model, find_unused_parameters=True); if it was replaced in the "
+                "model, give the optimizer the new one"
+            )
+        if (marks == CHANGED).any():
+            ranks = _ranks_where(marks == CHANGED)
             raise RuntimeError(
                 f"step {step}: other parameters are trained now on rank(s) {ranks} only; freeze, "
                 "unfreeze and add parameters (requires_grad, add_param_group) on every rank, "
                 "before the same call of optimizer.step"
             )
-        ranks = differ.flatten().nonzero().flatten().tolist()
+        ranks = _ranks_where(marks != marks[:1])
         raise RuntimeError(
             f"step {step}: the branches got different batches: those of rank(s) "
             f"{ranks} are not what branch 0 has; branches must see the same batches in the same "
@@ -128,13 +136,18 @@ class Agreement:
         for i, (name, t) in enumerate(named.items()):
             # Of a sharded one, data ranks have different parts.
             first = found[:1, :, i] if is_sharded(t) else found[:1, :1, i]
-            differing = (found[..., i] != first).flatten().nonzero().flatten().tolist()
+            differing = _ranks_where(found[..., i] != first)
             if differing:
                 raise RuntimeError(
                     f"step {self._groups.step}: the replicas differ: {name!r} on rank(s) "
                     f"{differing} is not what rank 0 has; weights must change in optimizer.step "
                     "only, or by the same operation on every rank (load checkpoints on all of them)"
                 )
+
+
+def _ranks_where(flags: Tensor) -> list[int]:
+    """The ranks of a mesh branch × data that have a flag."""
+    return flags.flatten().nonzero().flatten().tolist()
 
 
 class BatchMark:
@@ -174,11 +187,25 @@ class BatchMark:
 class ChangeMark(BatchMark):
     """In place of a batch's mark: this rank trains other parameters than was agreed on."""
 
+    said = CHANGED
+
     def __init__(self) -> None:
         super().__init__(None)
 
     def value(self, like: Tensor) -> Tensor:
-        return like.new_full((1,), CHANGED, dtype=torch.float64)
+        return like.new_full((1,), self.said, dtype=torch.float64)
+
+
+class UnusedMark(ChangeMark):
+    """In place of a batch's mark: a parameter took no part in this rank's pass, and should have.
+
+    Args:
+        number: Of the parameter in the model, the same on all ranks.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.said = CHANGED - 1 - number
 
 
 Chunk = bytes | Tensor | np.ndarray

@@ -23,8 +23,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
-from sampa.execution.parallel.agreement import BatchMark
-from sampa.execution.parallel.exchange import ParameterNames, Sharing, refuse_unused
+from sampa.execution.parallel.agreement import BatchMark, UnusedMark
+from sampa.execution.parallel.exchange import ParameterNames, Sharing
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.execution.parallel.model import MB, PlainModel, SharedStatistics, chosen_bucket_mb
 from sampa.execution.parallel.network import GatheredLosses
@@ -89,8 +89,10 @@ class ShardExchange:
         if Sharing.GATHER not in self._sharing:
             return [evaluator.taken()]
         used = [p.grad is not None for p in self._trained]
-        if not self._use_varies and not all(used):
-            refuse_unused(self._names, [p for p in self._trained if p.grad is None])
+        unused = [i for i, p in enumerate(self._names) if p.requires_grad and p.grad is None]
+        if unused and not self._use_varies:
+            # The others wait for this rank: it takes part, and tells all what is wrong.
+            mark = UnusedMark(unused[0])
         self._losses.announce(self._loss, mark)
         uses = self._gathered_uses(used) if self._use_varies else None
         self._start(flush=True)
@@ -228,14 +230,28 @@ def require_shards(model: nn.Module, mesh: DeviceMesh) -> None:
     """
     reshard(model)
     ranks = mesh["data"].mesh.tolist()
-    faults = [_fault(p, ranks, mesh.device_type) for p in model.parameters()]
-    named = dict(zip(dict(model.named_parameters()), faults, strict=True))
-    wrong = {name: fault for name, fault in named.items() if fault}
-    for theirs in everyone(wrong):
+    ours = {id(p) for module in sharded_modules(model) for p in module.parameters()}
+    named = dict(model.named_parameters())
+    planned = {n: TENSOR_PARALLEL for n, p in named.items() if is_sharded(p) and id(p) not in ours}
+    faults = {n: _fault(p, ranks, mesh.device_type) for n, p in named.items()}
+    wrong = {name: fault for name, fault in faults.items() if fault}
+    several = {name: fault for name, fault in wrong.items() if _is_planned(named[name])}
+    for theirs in everyone(planned or several or wrong):  # the cause before what follows from it
         for name, fault in theirs.items():
             raise ValueError(
                 f"a sharded model must be sharded over the data ranks, got {name!r} {fault}"
             )
+
+
+def _is_planned(p: Any) -> bool:
+    """Whether a parameter is cut along several dimensions of a mesh."""
+    return is_sharded(p) and p.device_mesh.ndim > 1
+
+
+TENSOR_PARALLEL = (
+    "as a DTensor that fully_shard did not make: tensor parallel (parallelize_module) is not "
+    "supported; leave out the plan, and shard with fully_shard(..., mesh=mesh['data']) alone"
+)
 
 
 def _fault(p: Any, ranks: list[int], device: str) -> str | None:
@@ -245,7 +261,7 @@ def _fault(p: Any, ranks: list[int], device: str) -> str | None:
             "as a plain tensor; call fully_shard on the whole model last, "
             "fully_shard(model, mesh=mesh['data']), and leave out ignored_params"
         )
-    if p.device_mesh.ndim > 1 or not p.placements[0].is_shard():
+    if _is_planned(p) or not p.placements[0].is_shard():
         return (
             f"with placements {tuple(map(str, p.placements))} on a mesh of {p.device_mesh.ndim} "
             "dimension(s): tensor parallel and hybrid sharding are not supported; shard it with "
