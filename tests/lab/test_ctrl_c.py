@@ -1,4 +1,4 @@
-"""Ctrl-C while commands work: one line, 130, nobody left. `report` and `sweep` have their own."""
+"""Ctrl-C while commands work: one line, 130, no process left; `sweep`, `compare` have their own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.interrupting import Ended, interrupted
+from tests.lab.training.runs import carry_out, tiny_run
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow]
 
@@ -47,3 +48,16 @@ def test_reproduce(tmp_path: Path) -> None:
     command = ["reproduce", "tab-noise", "--scale", "smoke", "--out", str(tmp_path)]
     line = one_line(interrupted(command, lambda: any(tmp_path.rglob("times.jsonl"))))
     assert line.startswith(("tab-noise: stopped at batch ", "sampa reproduce: interrupted"))
+
+
+def test_eval_and_flatness_in_one_process_and_in_two(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        carry_out(tiny_run(seed=seed), tmp_path / "runs" / f"seed-{seed}")
+    ended = interrupted(["eval", str(tmp_path / "runs" / "seed-0")], after(2.0))
+    assert one_line(ended) == "sampa eval: interrupted"
+    for devices, told in (("1", "interrupted"), ("2", "stopped; the same command goes on")):
+        out = tmp_path / devices
+        command = ["flatness", str(tmp_path / "runs"), "--measures", "all", "--points", "61"]
+        command += ["--devices", devices, "--out", str(out)]
+        ended = interrupted(command, lambda out=out: any(out.glob("jobs/*.json")))
+        assert one_line(ended) == f"sampa flatness: {told}"

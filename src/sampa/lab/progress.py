@@ -72,6 +72,11 @@ class Bar:
             left = clock((now - self._began) / max(self._done, 1) * (self._total - self._done))
             self.say(f"{self._label}: {self._done} of {self._total}, about {left} left")
 
+    def describe(self, label: str) -> None:
+        """What is done now."""
+        self._label = harmless(label)
+        self._bar.update(self._task, description=escape(short(label, self._console.width)))
+
     def expect(self, total: int) -> None:
         """When it turns out how many parts there are."""
         self._total = total

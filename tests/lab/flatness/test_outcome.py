@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from scipy.stats import kendalltau
 
+from sampa.flatness import Density
+from sampa.lab.flatness.kinds import MEASURES
+from sampa.lab.flatness.measures import MEASURED_BY
 from sampa.lab.flatness.outcome import barrier_table, flatness_table, percent_table
 from sampa.lab.flatness.page import flatness_page, write_flatness_record
+from sampa.lab.flatness.pictures import widened
 from sampa.lab.flatness.ranks import correlation, correlation_table
 from sampa.lab.flatness.saved import read_found, write_found
 from sampa.lab.flatness.settings import FLATNESS_FILE
-from sampa.lab.results.heat_map import ColorScale, HeatMap, heat_map
+from sampa.lab.results.heat_map import SHADES, ColorScale, HeatMap, heat_map
 from sampa.lab.results.summary import summarize
 from tests.lab.flatness.sweeps import found
 
@@ -47,6 +55,23 @@ def test_rank_correlations_are_those_of_scipy(seed: int) -> None:
     assert ours.p == pytest.approx(theirs.pvalue, abs=0.015)  # 20,000 random orders
 
 
+def test_values_that_are_not_numbers_have_no_rank() -> None:
+    ranks = correlation([1.0, math.nan, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert math.isnan(ranks.tau)
+    assert correlation([1.0, 2.0, math.inf, math.inf], [1.0, 2.0, 3.0, 4.0]).tau == 5 / 6
+
+
+def test_what_a_report_has_without_torch_and_matplotlib_is_theirs() -> None:
+    """Kinds of measures, the density between its nodes, the colors of maps."""
+    assert MEASURED_BY.keys() == MEASURES.keys()
+    nodes, weights, at = np.random.default_rng(0).normal(size=(3, 2, 4))
+    density = Density(torch.tensor(nodes), torch.tensor(weights), 0.0)
+    theirs = density.at(torch.tensor(at[0]), 0.3).numpy()
+    ours = widened(nodes.tolist(), weights.tolist(), at[0], 0.3)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert [to_hex(c) for c in colormaps["viridis"](np.linspace(0, 1, 64))] == list(SHADES)
+
+
 def test_the_verdict_says_which_way_it_goes() -> None:
     table = correlation_table(found())
     assert table is not None
@@ -56,7 +81,7 @@ def test_the_verdict_says_which_way_it_goes() -> None:
     up = list(range(8))
     assert correlation(up, up).verdict == "higher goes with better accuracy"
     assert correlation(up[:3], up[:3]).verdict == "too few models"
-    assert correlation([0, 1, 2, 3, 4], [1, 0, 2, 4, 3]).verdict == "cannot be told from chance"
+    assert correlation([0, 1, 2, 3, 4], [1, 0, 2, 4, 3]).verdict == "not significant"
 
 
 def test_maps_have_one_scale_and_tell_their_numbers() -> None:

@@ -112,7 +112,7 @@ def test_markup_stays_text_everywhere(page: Page) -> None:
     assert part.count() == 1
     assert page.locator("script").count() == 1
     assert "taken over" not in page.title()
-    assert part.locator("svg text", has_text=EVIL).count() >= 2  # axes
+    assert part.locator("svg text", has_text=EVIL[:24]).count() >= 2  # axes; the long one is cut
     assert part.locator("h3", has_text=EVIL).is_visible()  # notes
     assert part.locator("code", has_text=EVIL).count() == 2
 

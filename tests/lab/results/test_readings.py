@@ -18,7 +18,7 @@ Kind = Literal["lines", "bars", "intervals", "points"]
 
 
 def told(kind: Kind, *lines: Line) -> dict[str, Any]:
-    svg = page_chart(Chart("c", "t", "epoch", "loss", list(lines), kind=kind), "prefix")
+    svg = page_chart(Chart("c", "t", "epoch", "loss", list(lines), kind=kind))
     found = re.match(r"<svg data-readings='([^'<>&]*)' ", svg)
     assert found is not None
     return json.loads(found[1])

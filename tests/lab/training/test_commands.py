@@ -205,6 +205,7 @@ def test_compare_that_is_stopped_stops_its_runs_after_they_saved(
     process = subprocess.Popen(
         [*command, "--seeds", "1", "--jobs", "2", "--out", str(tmp_path), "--extra=--epochs 500"],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env=os.environ,
     )
@@ -213,7 +214,7 @@ def test_compare_that_is_stopped_stops_its_runs_after_they_saved(
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    text, _ = process.communicate(timeout=120)
+    text, told = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert text.splitlines()[-1] == "stopped; the same command goes on"
+    assert (text, told) == ("", "sampa compare: stopped; the same command goes on\n")
     assert all("Go on with" in (folder / "log.txt").read_text() for folder in folders)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from sampa.lab.commands.sweep import in_python
 from sampa.lab.commands.train import possible_run
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.recipes import find_recipe
+from tests.lab.interrupting import Ended, interrupted
 from tests.lab.training.runs import carry_out
 
 EXTRA = "--epochs 1 --batch-size 256"
@@ -103,21 +102,13 @@ def test_the_line_of_python_is_the_optimizer_that_was_tried(method: str, line: s
 @pytest.mark.dist
 @pytest.mark.slow
 def test_a_sweep_that_is_stopped_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sampa", "sweep", "digits-cpu", "--rho", "0.1,0.2"]
+    command = ["sweep", "digits-cpu", "--rho", "0.1,0.2"]
     command += ["--out", str(tmp_path), "--extra=--epochs 20"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     first = tmp_path / "rho-0.1" / "seed-1000"
-    while not (first / "times.jsonl").exists():  # after an epoch
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    text, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert text.splitlines() == [
-        "sampa rho 0.1 seed 1000: stopped",
-        "stopped; the same command goes on",
-    ]
+    ended = interrupted(command, (first / "times.jsonl").exists)  # after an epoch
+    assert ended == Ended(130, "", "sampa sweep: stopped; the same command goes on\n")
     assert not (tmp_path / "rho-0.2" / "seed-1000" / "run.json").exists()
-    done = subprocess.run([*command, "--jobs", "2"], capture_output=True, text=True, check=True)
+    again = [sys.executable, "-m", "sampa", *command, "--jobs", "2"]
+    done = subprocess.run(again, capture_output=True, text=True, check=True)
     assert "best: rho 0." in done.stdout
     assert len((first / "times.jsonl").read_text().splitlines()) == 20

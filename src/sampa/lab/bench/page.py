@@ -19,7 +19,7 @@ def bench_page(result: BenchResult) -> str:
     return template("bench.html.j2", "sampa.lab.bench").render(
         title=f"{result.workload.model}: what a step costs",
         advice=advice(result),
-        chart=Markup(page_chart(chart, chart.name)),
+        chart=Markup(page_chart(chart)),
         in_words=chart_in_words(chart),
         tables=result_tables(result),
         conditions=measured_on(result),

@@ -32,9 +32,8 @@ from sampa.lab.options import (
     require_rules,
 )
 from sampa.lab.reproduce.request import Request
-from sampa.lab.results.sweep import SEED
 from sampa.lab.training.own import Named, as_named
-from sampa.lab.training.run import Run
+from sampa.lab.training.run import SEED, Run
 from sampa.lab.training.session import Settings
 
 

@@ -41,14 +41,15 @@ def main(arguments: CompareArguments) -> int:
     codes = jobs.run_all(runs, grid.jobs, grid.devices)
     results = read_results(out, arguments.methods, list(seeds))
     table = comparison(run.name, results, run.about) if results else None
-    Console().print(Fitted(table) if table else "no run is done")
+    if table or not jobs.asked:
+        Console().print(Fitted(table) if table else "no run is done")
     if arguments.record is not None and results:
         made = conditions_of_grid(out, results)
         what = f"runs in {out}, which were made before"
         made.require_committed(what, allow_dirty=arguments.allow_dirty)
         write_record(arguments.record, run, out, results, ["sampa", *without_paths(sys.argv[1:])])
     if jobs.asked:
-        say("stopped; the same command goes on")
+        say("sampa compare: stopped; the same command goes on", file=sys.stderr)
         return 128 + jobs.asked[0]
     return int(any(codes))
 

@@ -13,7 +13,7 @@ from sampa.lab.commands.arguments import FlatnessArguments
 from sampa.lab.commands.compare import without_paths
 from sampa.lab.conditions import Conditions
 from sampa.lab.files import replace_file
-from sampa.lab.flatness.measures import MEASURES, NUMBERS, PICTURES
+from sampa.lab.flatness.kinds import MEASURES, NUMBERS, PICTURES
 from sampa.lab.flatness.outcome import Found, collected
 from sampa.lab.flatness.page import flatness_page, tables_of, write_flatness_record
 from sampa.lab.flatness.ranks import correlation_table
@@ -43,7 +43,8 @@ def main(arguments: FlatnessArguments) -> int:
     if processes > 1:
         code = work_together(jobs, gpus_each(processes, 1))
         if code:
-            say("stopped or failed; the same command goes on", file=sys.stderr)
+            what = "stopped" if code > 128 else "a process failed"
+            say(f"sampa flatness: {what}; the same command goes on", file=sys.stderr)
             return code
     else:
         work(jobs, settings, arguments.data_dir)
@@ -54,9 +55,9 @@ def main(arguments: FlatnessArguments) -> int:
 
 def tell(found: Found, arguments: FlatnessArguments) -> None:
     """Print the tables, and write what was asked for."""
-    tables = [table for recipe in found.recipes for table in tables_of(found, recipe)]
-    for table in filter(None, [*tables, correlation_table(found)]):
-        Console().print(Fitted(table))
+    for recipe in found.recipes:
+        for table in filter(None, [*tables_of(found, recipe), correlation_table(found, [recipe])]):
+            Console().print(Fitted(table))
     write_found(found, arguments.out / FLATNESS_FILE)
     if arguments.json is not None:
         write_found(found, arguments.json)

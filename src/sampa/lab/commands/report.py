@@ -5,7 +5,7 @@ from __future__ import annotations
 from sampa.lab.commands.arguments import ReportArguments
 from sampa.lab.terminal import say
 
-EXTRA = ("jinja2", "markdown_it", "markupsafe", "matplotlib")
+EXTRA = ("contourpy", "jinja2", "markdown_it", "markupsafe")
 
 
 def main(arguments: ReportArguments) -> int:

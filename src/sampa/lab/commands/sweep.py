@@ -48,7 +48,7 @@ def main(arguments: SweepArguments) -> int:
     if any(t.scores for t in tried):
         Console().print(Fitted(_table(run, tried)))
     if jobs.asked:
-        say("stopped; the same command goes on")
+        say("sampa sweep: stopped; the same command goes on", file=sys.stderr)
         return 128 + jobs.asked[0]
     failed = sum(len(seeds) - len(t.scores) for t in tried)
     best = None if failed else best_of(tried)

@@ -1,12 +1,11 @@
-"""What `sampa flatness` measures: each a function of an opened subject, with its cost in words."""
+"""What `sampa flatness` measures: each a function of an opened subject, named as in `kinds`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -14,24 +13,8 @@ from sampa import flatness
 from sampa.lab.flatness.settings import SweepSettings
 from sampa.lab.flatness.subjects import Opened
 
-
-@dataclass(frozen=True)
-class Measure:
-    """A measure of flatness.
-
-    Attributes:
-        title: Its name in tables.
-        cost: In gradients over all samples, in words.
-        measure: Gives one value for each batch; or, for a picture, a dictionary of lists.
-        of: Each model; the first of each method, which is the one that is shown; lines from the
-            first method to each other; or the plane through the first three.
-    """
-
-    title: str
-    cost: str
-    measure: Callable[[Opened, SweepSettings], Any]
-    is_picture: bool = False
-    of: Literal["each", "first", "pairs", "triple"] = "each"
+L2: dict[str, Any] = {"rho": "adaptive_rho", "adaptive": True}
+LINF: dict[str, Any] = {"rho": "linf_rho", "adaptive": True, "p": math.inf}
 
 
 def _sharpness(opened: Opened, s: SweepSettings, rho: str = "rho", **options: Any) -> Any:
@@ -136,55 +119,25 @@ def _density(opened: Opened, s: SweepSettings) -> Any:
     return {"nodes": found.nodes.tolist(), "weights": found.weights.tolist()}, found.gradients
 
 
-MEASURES = {
-    "accuracy": Measure("test accuracy", "none", _accuracy),
-    "loss": Measure("training loss", "⅓", _loss),
-    "sharpness": Measure("worst-case sharpness", "steps + ⅓", _sharpness),
-    "average": Measure("average sharpness", "(draws + 1) / 3", partial(_sharpness, kind="average")),
-    "m-sharpness": Measure("m-sharpness", "steps + ⅓", _m_sharpness),
-    "adaptive-l2": Measure(
-        "adaptive sharpness, l2",
-        "steps + ⅓",
-        partial(_sharpness, rho="adaptive_rho", adaptive=True),
-    ),
-    "adaptive-linf": Measure(
-        "adaptive sharpness, l∞",
-        "steps + ⅓",
-        partial(_sharpness, rho="linf_rho", adaptive=True, p=math.inf),
-    ),
-    "adaptive-l2-logits": Measure(
-        "adaptive sharpness, l2, normalized logits",
-        "steps + ⅓",
-        partial(_sharpness, rho="adaptive_rho", adaptive=True, normalize_logits=True),
-    ),
-    "adaptive-linf-logits": Measure(
-        "adaptive sharpness, l∞, normalized logits",
-        "steps + ⅓",
-        partial(_sharpness, rho="linf_rho", adaptive=True, p=math.inf, normalize_logits=True),
-    ),
-    "eigenvalue": Measure("top eigenvalue, Hessian", "2 a product, ≤ 60", _eigenvalue("hessian")),
-    "trace": Measure("trace, Hessian", "2 · draws", _trace("hessian")),
-    "gn-eigenvalue": Measure(
-        "top eigenvalue, Gauss-Newton", "2 a product, ≤ 60", _eigenvalue("gauss-newton")
-    ),
-    "gn-trace": Measure("trace, Gauss-Newton", "2 · draws", _trace("gauss-newton")),
-    "line": Measure("random lines", "points", _line, is_picture=True),
-    "plane": Measure(
-        "random plane", "points² / 3", partial(_plane, kind="random"), is_picture=True, of="first"
-    ),
-    "eigenplane": Measure(
-        "plane of the two top eigenvectors",
-        "points² / 3 + ≤ 60",
-        partial(_plane, kind="eigenvectors"),
-        is_picture=True,
-        of="first",
-    ),
-    "density": Measure("spectral density", "2 · products", _density, is_picture=True, of="first"),
-    "path": Measure("line between two models", "points / 3", _between, is_picture=True, of="pairs"),
-    "triangle": Measure(
-        "plane through three models", "points² / 3", _between, is_picture=True, of="triple"
-    ),
+MEASURED_BY: dict[str, Callable[[Opened, SweepSettings], Any]] = {
+    "accuracy": _accuracy,
+    "loss": _loss,
+    "sharpness": _sharpness,
+    "average": partial(_sharpness, kind="average"),
+    "m-sharpness": _m_sharpness,
+    "adaptive-l2": partial(_sharpness, **L2),
+    "adaptive-linf": partial(_sharpness, **LINF),
+    "adaptive-l2-logits": partial(_sharpness, **L2, normalize_logits=True),
+    "adaptive-linf-logits": partial(_sharpness, **LINF, normalize_logits=True),
+    "eigenvalue": _eigenvalue("hessian"),
+    "trace": _trace("hessian"),
+    "gn-eigenvalue": _eigenvalue("gauss-newton"),
+    "gn-trace": _trace("gauss-newton"),
+    "line": _line,
+    "plane": partial(_plane, kind="random"),
+    "eigenplane": partial(_plane, kind="eigenvectors"),
+    "density": _density,
+    "path": _between,
+    "triangle": _between,
 }
-"""By the name that --measures takes."""
-NUMBERS = tuple(name for name, m in MEASURES.items() if not m.is_picture)
-PICTURES = tuple(name for name, m in MEASURES.items() if m.is_picture)
+"""By the names of `kinds.MEASURES`: a value for each batch or a picture's lists, and the cost."""

@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sampa.lab.conditions import Conditions
-from sampa.lab.flatness.measures import MEASURES, NUMBERS
+from sampa.lab.flatness.kinds import MEASURES, NUMBERS
 from sampa.lab.flatness.settings import SweepSettings
-from sampa.lab.flatness.subjects import Subject
-from sampa.lab.flatness.sweep import Measurement
 from sampa.lab.results.summary import Summary, paired, summarize
 from sampa.lab.results.table import ABSENT, Cell, Table, row
+
+if TYPE_CHECKING:  # both wait for torch, and a report needs neither
+    from sampa.lab.flatness.subjects import Subject
+    from sampa.lab.flatness.sweep import Measurement
 
 SCORE = "accuracy"
 

@@ -14,7 +14,7 @@ from sampa.lab.flatness.saved import write_found
 from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.results.charts import Chart
 from sampa.lab.results.heat_map import HeatMap, heat_map_file
-from sampa.lab.results.html import page_with_charts, script
+from sampa.lab.results.html import script, template
 from sampa.lab.results.table import Table, as_markdown
 
 PLANES = {
@@ -86,9 +86,7 @@ def parts_of(found: Found) -> list[RecipeSection]:
 def flatness_page(found: Found) -> str:
     """The page; only our own script may run."""
     text, digest = script("page.js", "hover.js")
-    return page_with_charts(
-        "flatness.html.j2",
-        "sampa.lab.flatness",
+    return template("flatness.html.j2", "sampa.lab.flatness").render(
         title=title_of(found),
         summary=list(filter(None, [correlation_table(found)])),
         parts=parts_of(found),
@@ -106,7 +104,7 @@ def title_of(found: Found) -> str:
 
 def write_flatness_record(found: Found, folder: Path) -> None:
     """flatness.json, README.md and the pictures."""
-    from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
+    from sampa.lab.results.drawing import write_chart
 
     write_found(found, folder / FLATNESS_FILE)
     notes = folder / "notes.md"

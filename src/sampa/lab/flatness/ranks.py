@@ -9,11 +9,12 @@ from functools import cache
 
 import numpy as np
 
-from sampa.lab.flatness.measures import MEASURES, NUMBERS
+from sampa.lab.flatness.kinds import MEASURES, NUMBERS
 from sampa.lab.flatness.outcome import SCORE, Found
 from sampa.lab.results.table import ABSENT, Cell, Table, row
 
 PERMUTATIONS = 20_000  # of the test of a rank correlation
+CHUNKS = 50  # they are taken in, so that memory stays small
 FEWEST = 5  # models, from which on a correlation is worth a word
 
 
@@ -36,7 +37,7 @@ class Correlation:
         if self.n < FEWEST or math.isnan(self.tau):
             return "too few models"
         if self.p > 0.05:
-            return "cannot be told from chance"
+            return "not significant"
         return f"{'lower' if self.tau < 0 else 'higher'} goes with better accuracy"
 
 
@@ -48,22 +49,29 @@ def correlation(values: Sequence[float], scores: Sequence[float]) -> Correlation
 @cache  # tables and sentences of a page ask for the same ones
 def _correlation(values: tuple[float, ...], scores: tuple[float, ...]) -> Correlation:
     n = len(values)
-    if n < 2:
+    if n < 2 or any(map(math.isnan, (*values, *scores))):
         return Correlation(math.nan, n, math.nan)
-    upper = np.triu_indices(n, 1)
+    first, second = np.triu_indices(n, 1)
+    a, b = _signs(values), _signs(scores)[first, second]
+    found = int(a[first, second] @ b)
+    sums = [
+        a[order[:, first], order[:, second]] @ b for order in np.array_split(_orders(n), CHUNKS)
+    ]
+    hits = sum(int((abs(each) >= abs(found)).sum()) for each in sums)
+    return Correlation(found / len(b), n, (hits + 1) / (PERMUTATIONS + 1))
 
-    def signs(of: Sequence[float]) -> np.ndarray:
-        array = np.asarray(of, dtype=float)
-        return np.sign(array[:, None] - array[None, :])
 
-    a, b = signs(values), signs(scores)
-    tau = float((a * b)[upper].mean())
+def _signs(of: Sequence[float]) -> np.ndarray:
+    """Of all differences; whole numbers, so that sums of them are exact in any order."""
+    array = np.asarray(of, dtype=float)
+    above = (array[:, None] > array[None, :]).astype(np.int32)
+    return above - above.T
+
+
+@cache  # every measure of as many models has the same
+def _orders(n: int) -> np.ndarray:
     random = np.random.default_rng(0)
-    hits = 0
-    for _ in range(PERMUTATIONS):
-        order = random.permutation(n)
-        hits += abs(float((a[np.ix_(order, order)] * b)[upper].mean())) >= abs(tau) - 1e-12
-    return Correlation(tau, n, (hits + 1) / (PERMUTATIONS + 1))
+    return np.array([random.permutation(n) for _ in range(PERMUTATIONS)])
 
 
 def correlations(found: Found, recipe: str) -> dict[str, Correlation]:

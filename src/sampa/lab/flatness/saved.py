@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sampa.lab.files import read_json, replace_file
-from sampa.lab.flatness.measures import MEASURES
+from sampa.lab.flatness.kinds import MEASURES
 from sampa.lab.flatness.outcome import Found
 from sampa.lab.flatness.settings import FLATNESS_FILE
 from sampa.lab.training.fields import read_fields

@@ -17,15 +17,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from sampa.lab.children import of_this_process
 from sampa.lab.files import read_json, replace_file
-from sampa.lab.flatness.measures import MEASURES
+from sampa.lab.flatness.kinds import MEASURES
+from sampa.lab.flatness.measures import MEASURED_BY
 from sampa.lab.flatness.settings import SweepSettings
 from sampa.lab.flatness.subjects import Opened, Subject
-from sampa.lab.terminal import harmless
+from sampa.lab.progress import Bar
 from sampa.lab.training.fields import read_fields
 from sampa.lab.training.session import on_stop
 
@@ -153,36 +151,21 @@ class Worker:
             loaded = (other.load(self._data_dir)[1].state_dict() for other in job.others)
             states = (opened.model.state_dict(), *loaded)
             opened = replace(opened, ends=dict(zip(job.labels, states, strict=True)))
-        values, gradients = MEASURES[job.measure].measure(opened, s)
+        values, gradients = MEASURED_BY[job.measure](opened, s)
         found = MeasuredValues(job.key, job.measure, job.name, values, gradients)
         job.file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(job.file, (json.dumps(asdict(found)) + "\n").encode())
 
 
-def progress() -> Progress:
-    """A bar on a terminal, nothing elsewhere."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-
-
 def work(jobs: Sequence[Measurement], settings: SweepSettings, data_dir: Path | None) -> None:
     """Carry out in this process what is not done yet."""
     worker = Worker(settings, data_dir)
-    with progress() as bar:
-        task = bar.add_task("flatness", total=len(jobs))
+    with Bar("flatness", len(jobs), shown=PART not in os.environ) as bar:
         for job in jobs:
-            bar.update(task, description=harmless(f"{job.name}: {job.measure}"))
+            bar.describe(f"{job.measure}, {job.name}")
             if job.result() is None:
                 worker.run(job)
-            bar.advance(task)
+            bar.advance()
 
 
 def share(jobs: Sequence[Measurement], part: int, parts: int) -> list[Measurement]:
@@ -195,22 +178,35 @@ def share(jobs: Sequence[Measurement], part: int, parts: int) -> list[Measuremen
 
 
 def work_together(jobs: Sequence[Measurement], places: Sequence[dict[str, str]]) -> int:
-    """Carry out the jobs in a process for each place, with this command; the worst exit code."""
+    """Carry out the jobs in a process for each place, with this command.
+
+    Returns:
+        128 and the signal that stopped them, as a shell counts; else the worst of their exit codes.
+    """
     parts = len(places)
     command = [sys.executable, "-m", "sampa", *sys.argv[1:]]
     running: list[subprocess.Popen[Any]] = []
 
-    def stop(_number: int, _frame: Any) -> None:
+    asked: list[int] = []
+
+    def stop(number: int, _frame: Any) -> None:
+        asked.append(number)
         for process in running:
             process.terminate()
 
-    with on_stop(stop), progress() as bar:
+    with on_stop(stop), Bar(f"flatness, {parts} processes", len(jobs)) as bar:
         for part in range(parts):
             own = {**places[part], PART: f"{part}/{parts}"}
             environment = of_this_process({**os.environ, **own})
-            running.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
-        task = bar.add_task(f"flatness on {parts} processes", total=len(jobs))
+            # In a session of its own, a process hears of Ctrl-C from us alone.
+            options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "start_new_session": True}
+            running.append(subprocess.Popen(command, env=environment, **options))
+        done = 0
         while any(process.poll() is None for process in running):
-            bar.update(task, completed=sum(job.file.exists() for job in jobs))
+            before, done = done, sum(job.file.exists() for job in jobs)
+            if done > before:
+                bar.advance(done - before)
             time.sleep(0.2)
+    if asked and any(process.returncode for process in running):
+        return 128 + asked[0]
     return max((abs(process.returncode or 0) for process in running), default=0)

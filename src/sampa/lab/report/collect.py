@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sampa.lab.files import read_text
+from sampa.lab.flatness.saved import read_found
 from sampa.lab.flatness.settings import FLATNESS_FILE
+from sampa.lab.report.flatness import Measured
 from sampa.lab.report.records import (
     FinishedRun,
     LeftOut,
@@ -20,9 +21,6 @@ from sampa.lab.report.records import (
 from sampa.lab.results.outcome import NOTES, RESULTS, Outcome, read_outcome
 from sampa.lab.results.paper import published_order
 from sampa.messages import require
-
-if TYPE_CHECKING:
-    from sampa.lab.report.flatness import Measured
 
 RUNS_FILE = "runs.jsonl"
 MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
@@ -80,13 +78,8 @@ def _collect_outcomes(folders: Sequence[Path], found: Collection) -> None:
 
 
 def _collect_flatness(folders: Sequence[Path], found: Collection) -> None:
-    """What `sampa flatness` left behind, each once; only who has it waits for torch."""
+    """What `sampa flatness` left behind, each once."""
     files = [(root, file) for root in folders for file in sorted(root.rglob(FLATNESS_FILE))]
-    if not files:
-        return
-    from sampa.lab.flatness.saved import read_found
-    from sampa.lab.report.flatness import Measured
-
     for root, file in files:
         notes = file.with_name(NOTES)
         try:

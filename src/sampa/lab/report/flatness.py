@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from sampa.lab.flatness.measures import MEASURES, NUMBERS
+from sampa.lab.flatness.kinds import MEASURES, NUMBERS
 from sampa.lab.flatness.outcome import SCORE, Found
 from sampa.lab.flatness.page import RecipeSection, part_of
 from sampa.lab.flatness.ranks import correlation_table, correlations

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from sampa.lab.flatness.page import title_of
 from sampa.lab.report.experiment import counted_verdicts, experiment_view
+from sampa.lab.report.flatness import Measured, flatness_views
 from sampa.lab.report.groups import Recipe
 from sampa.lab.report.recipe import RecipeView
 from sampa.lab.report.records import LeftOut
-from sampa.lab.results.html import page_with_charts, script
+from sampa.lab.results.html import script, template
 from sampa.lab.results.outcome import Outcome
-
-if TYPE_CHECKING:
-    from sampa.lab.report.flatness import Measured
 
 COUNTED_FROM = 8  # methods, from which on they are counted
 UNFOLDED = 4  # sections, from which on they are opened one by one
@@ -102,8 +101,8 @@ class PageView:
 def render(view: PageView) -> str:
     """The page. All text is escaped; only our own script may run."""
     text, digest = script("page.js", "hover.js")
-    return page_with_charts(
-        "page.html.j2", "sampa.lab.report", view=view, script=text, script_hash=digest
+    return template("page.html.j2", "sampa.lab.report").render(
+        view=view, script=text, script_hash=digest
     )
 
 
@@ -129,32 +128,15 @@ def page_view(
         sections=[
             *experiments,
             *(part for part in views if part.anchor not in nested),
-            *_flatness_sections(flatness),
+            *flatness_views(flatness),
             *([LeftOutView(left_out)] if left_out else []),
         ],
     )
 
 
-# Only a page that has some waits for torch.
-
-
-def _flatness_sections(flatness: Sequence[Measured]) -> Sequence[Section]:
-    if not flatness:
-        return ()
-    from sampa.lab.report.flatness import flatness_views
-
-    return flatness_views(flatness)
-
-
-def _flatness_title(flatness: Sequence[Measured]) -> str:
-    from sampa.lab.flatness.page import title_of
-
-    return title_of(flatness[0].found)
-
-
 def _title(recipes: Sequence[Recipe], methods: Sequence[str], flatness: Sequence[Measured]) -> str:
     if not recipes:
-        return _flatness_title(flatness) if flatness else "No finished runs"
+        return title_of(flatness[0].found) if flatness else "No finished runs"
     where = recipes[0].name if len(recipes) == 1 else f"{len(recipes)} recipes"
     return f"{methods[0] if len(methods) == 1 else f'{len(methods)} methods'} on {where}"
 

@@ -24,7 +24,7 @@ def write_outcome(outcome: Outcome, folder: Path, *, plots: bool) -> None:
     replace_file(folder / RESULTS, f"{text}\n".encode())
     replace_file(folder / "README.md", outcome_page(outcome).encode())
     if plots:
-        from sampa.lab.results.drawing import write_chart  # matplotlib may be missing
+        from sampa.lab.results.drawing import write_chart
 
         for chart in all_charts(outcome):
             write_chart(chart, folder)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from sampa.lab.reproduce.settings import DEFAULT, LARGER, SMALL, Edition, images, one_rho
 from sampa.lab.results.outcome import Choice, Tuned
 from sampa.lab.results.paper import Scale
-from sampa.lab.results.sweep import SEED, highest_mean
-from sampa.lab.training.run import Run
+from sampa.lab.results.sweep import highest_mean
+from sampa.lab.training.run import SEED, Run
 
 
 @dataclass(frozen=True)

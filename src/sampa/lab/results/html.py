@@ -5,27 +5,24 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from sampa.lab.results.charts import chart_in_words
-from sampa.lab.results.figures import Figures
+from sampa.lab.results.charts import Chart, chart_in_words
+from sampa.lab.results.drawing import page_chart
+from sampa.lab.results.heat_map import ColorScale, HeatMap, color_bar, heat_map
 from sampa.lab.results.looks import keys, look
 from sampa.lab.results.table import Table
 
-if TYPE_CHECKING:
-    from sampa.lab.results.heat_map import ColorScale, HeatMap
 
-
-def template(name: str, package: str = "sampa.lab.results", **filters: Any) -> Template:
+def template(name: str, package: str = "sampa.lab.results") -> Template:
     """A template of a package, which may use those of this one; what it is given is escaped.
 
     Args:
         name: Its file.
         package: Where it is.
-        filters: Further ones, by the names that it calls them.
     """
     loaders = [PackageLoader(p) for p in dict.fromkeys((package, "sampa.lab.results"))]
     environment = Environment(
@@ -35,9 +32,11 @@ def template(name: str, package: str = "sampa.lab.results", **filters: Any) -> T
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named: tuple[Any, ...] = (minus, pieces, look, keys, chart_in_words)
-    named += (as_heat_map, as_color_bar, heat_scale)
-    environment.filters.update({each.__name__: each for each in named} | filters)
+    named: tuple[Any, ...] = (
+        *(minus, pieces, look, keys, chart_in_words, drawn),
+        *(heat_map, color_bar, heat_scale),
+    )
+    environment.filters.update({each.__name__: each for each in named})
     return environment.get_template(name)
 
 
@@ -59,32 +58,14 @@ def as_html(table: Table, kind: str = "") -> Markup:
     return Markup(macros.data_table(table, kind))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def page_with_charts(name: str, package: str, **values: Any) -> str:
-    """A page whose template draws charts: all at once, after everything else is written."""
-    figures = Figures()
-    page = template(name, package, drawn=figures.mark).render(**values)
-    return figures.put_into(page)
-
-
-# Only a page with maps waits for matplotlib.
+def drawn(chart: Chart) -> Markup:
+    """A chart as an element."""
+    return Markup(page_chart(chart))
 
 
 def heat_scale(maps: Sequence[HeatMap]) -> ColorScale:
-    from sampa.lab.results.heat_map import ColorScale
-
+    """The one scale of several maps."""
     return ColorScale.of(maps)
-
-
-def as_heat_map(shown: HeatMap, scale: ColorScale) -> Markup:
-    from sampa.lab.results.heat_map import heat_map
-
-    return heat_map(shown, scale)
-
-
-def as_color_bar(scale: ColorScale) -> Markup:
-    from sampa.lab.results.heat_map import color_bar
-
-    return color_bar(scale)
 
 
 def pieces(text: str) -> tuple[str, str]:

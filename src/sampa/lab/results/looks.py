@@ -41,6 +41,7 @@ MARKERS = (
     (">", "M3.2,0L-2.8,3.2V-3.2z"),
     ("X", "M-3,-1.4L-1.4,-3L0,-1.6L1.4,-3L3,-1.4L1.6,0L3,1.4L1.4,3L0,1.6L-1.4,3L-3,1.4L-1.6,0z"),
 )
+PATHS = dict(MARKERS)
 DASHES: tuple[tuple[float, ...], ...] = ((), (4.0, 2.0), (1.2, 1.6), (6.0, 2.0, 1.2, 2.0))
 
 # One look for a method wherever it is drawn.

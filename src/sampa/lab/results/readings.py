@@ -9,12 +9,10 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
+from sampa.lab.results.axis import Axis
 from sampa.lab.results.charts import Chart, full_label, number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from sampa.lab.results.scene import Scene
 
 # Inside an attribute in single quotes, where none of these may be as it is.
 ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&'"}
@@ -56,56 +54,64 @@ class Readings:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":")).translate(ESCAPES)
 
 
-def readings(chart: Chart, axes: Axes, colors: Sequence[int], rows: Sequence[int]) -> Readings:
-    """What a chart that has been drawn tells.
+@dataclass(frozen=True)
+class Places:
+    """Where values are, in percent of a drawing from its upper left corner."""
+
+    scene: Scene
+    x: Axis
+    y: Axis
+
+    def across(self, value: float) -> float:
+        return round(100 * self.x.place(value) / self.scene.width, 2)
+
+    def down(self, value: float) -> float:
+        return round(100 * self.y.place(value) / self.scene.height, 2)
+
+
+def readings(chart: Chart, places: Places, colors: Sequence[int], rows: Sequence[int]) -> Readings:
+    """What a chart tells.
 
     Args:
         chart: The chart.
-        axes: Its axes, laid out.
+        places: Where its values are drawn.
         colors: Of its lines.
         rows: The places of bars and intervals on the y axis.
     """
     if chart.kind == "lines":
         names = [line.label for line in chart.lines]
-        return Readings(names, list(colors), list(_columns(chart, axes)))
+        return Readings(names, list(colors), list(_columns(chart, places)))
     if chart.kind == "points":
         names = [chart.x_label, chart.y_label or "value"]
-        return Readings(names, [], list(_points(chart, axes)))
+        return Readings(names, [], list(_points(chart, places)))
     names = ["ours", "from", "to", "paper"]
-    return Readings(names, [], list(_rows(chart, axes, rows)))
+    return Readings(names, [], list(_rows(chart, places, rows)))
 
 
-def _columns(chart: Chart, axes: Axes) -> Iterator[Reading]:
-    """The values of all lines at every x that one of them has."""
+def _columns(chart: Chart, places: Places) -> Iterator[Reading]:
+    """The values of all lines at every x that one of them has and that is shown."""
     found = [dict(zip(line.x, line.y, strict=True)) for line in chart.lines]
     for x in sorted({x for values in found for x in values}):
-        texts = [_text(values.get(x, math.nan)) for values in found]
-        if any(texts):
-            y = next(v[x] for v, text in zip(found, texts, strict=True) if text)
-            yield Reading(_place(axes, x, y)[0], None, f"{chart.x_label} {x:g}", texts)
+        texts, at = [_text(values.get(x, math.nan)) for values in found], places.across(x)
+        if any(texts) and math.isfinite(at):
+            yield Reading(at, None, f"{chart.x_label} {x:g}", texts)
 
 
-def _points(chart: Chart, axes: Axes) -> Iterator[Reading]:
+def _points(chart: Chart, places: Places) -> Iterator[Reading]:
     for line in chart.lines:
         for x, y in zip(line.x, line.y, strict=True):
-            yield Reading(*_place(axes, x, y), line.label, [_text(x), _text(y)])
+            across, down = places.across(x), places.down(y)
+            if math.isfinite(across) and math.isfinite(down):
+                yield Reading(across, down, line.label, [_text(x), _text(y)])
 
 
-def _rows(chart: Chart, axes: Axes, rows: Sequence[int]) -> Iterator[Reading]:
+def _rows(chart: Chart, places: Places, rows: Sequence[int]) -> Iterator[Reading]:
     for line, row in zip(chart.lines, rows, strict=True):
         ours, *paper = line.y
         shown = [ours, *(line.low or [math.nan]), *(line.high or [math.nan]), *paper]
         values = [*map(_text, shown), ""][:4]
-        yield Reading(None, _place(axes, ours, row)[1], full_label(line), values)
+        yield Reading(None, places.down(row), full_label(line), values)
 
 
 def _text(value: float) -> str:
     return number(value) if math.isfinite(value) else ""
-
-
-def _place(axes: Axes, x: float, y: float) -> tuple[float, float]:
-    """Percent of the drawing, from its upper left corner."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    across, up = figure.transFigure.inverted().transform(axes.transData.transform((x, y)))
-    return round(100 * float(across), 2), round(100 - 100 * float(up), 2)

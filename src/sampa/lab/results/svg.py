@@ -1,123 +1,106 @@
-"""Files of a matplotlib figure: an element that takes its colors from a page, SVG, and PNG.
-
-For a page, figures are drawn with stand-in colors; here each becomes a CSS variable, so that one
-chart is readable on a light page, on a dark one and on paper.
-"""
+"""Scenes as SVG: an element that takes its colors from a page, or a file on a white ground."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable
 
-import matplotlib.style
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from markupsafe import escape
 
-from sampa.lab.results.looks import COLORS, STYLE
+from sampa.lab.results.looks import COLORS, PATHS
+from sampa.lab.results.scene import FONT, Area, At, Marks, Scene, Shape, Stroke, Words
 
-
-@dataclass(frozen=True)
-class Palette:
-    """The colors that a figure is drawn with; style.css has the same names."""
-
-    ink: str
-    muted: str
-    rule: str
-    paper: str
-    series: tuple[str, ...]
-
-
-PAGE = Palette(
-    "#000001", "#000002", "#000003", "#000004", tuple(f"#0000{16 + i:02x}" for i in range(COLORS))
-)
+SERIES = tuple(f"series-{i}" for i in range(COLORS))
+NAMES = ("ink", "muted", "rule", "paper", *SERIES)
 # The page's light colors: a file has no style sheet to take them from.
-PRINT = Palette(
-    "#1b1f24",
-    "#57606a",
-    "#dfe3e8",
-    "#ffffff",
-    ("#858c94", "#bf3a00", "#1560c8", "#00604a", "#b5409a", "#c08400", "#3398de", "#4a1c8f"),
+LIGHT = (
+    *("#1b1f24", "#57606a", "#dfe3e8", "#ffffff"),
+    *("#858c94", "#bf3a00", "#1560c8", "#00604a", "#b5409a", "#c08400", "#3398de", "#4a1c8f"),
 )
-VARIABLES = {
-    **{getattr(PAGE, name): f"var(--{name})" for name in ("ink", "muted", "rule", "paper")},
-    **{color: f"var(--series-{i})" for i, color in enumerate(PAGE.series)},
-}
-TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
-NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+PRINT = dict(zip(NAMES, LIGHT, strict=True))
+FAMILY = "'DejaVu Sans', Verdana, sans-serif"
+PATH_SIZE = 6.0  # the diameter of the markers' paths
+
+Color = Callable[[str], str]
 
 
-@contextmanager
-def styled(palette: Palette) -> Iterator[None]:
-    """The one style, whatever matplotlib is set to elsewhere; draw and save figures inside it."""
-    colors: dict[str, object] = {
-        "grid.color": palette.rule,
-        "text.color": palette.ink,
-        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor"), palette.muted),
-        **dict.fromkeys(("xtick.color", "ytick.color"), palette.muted),
-    }
-    with matplotlib.style.context(["default", STYLE, colors]):
-        yield
+def to_element(scene: Scene, readings: str) -> str:
+    """The scene as an element to put into a page, as wide as that allows and in its font.
 
-
-def write_files(drawn: Figure, folder: Path, name: str) -> None:
-    """NAME.svg and NAME.png, on a white ground."""
-    (folder / f"{name}.svg").write_text(to_file(drawn), encoding="utf-8")
-    drawn.savefig(folder / f"{name}.png", format="png", dpi=200, **TIGHT)
-
-
-def to_file(drawn: Figure) -> str:
-    """The figure as an SVG of its own, on a white ground; it must have the colors of `PRINT`."""
-    svg = io.StringIO()
-    drawn.savefig(svg, format="svg", metadata=NO_METADATA, **TIGHT)
-    return "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
-
-
-def to_element(drawn: Figure, prefix: str) -> str:
-    """The figure as an element to put into a page; it must have the colors of `PAGE`.
+    It is silent: the page describes the chart.
 
     Args:
-        drawn: A figure; its text is escaped.
-        prefix: What its ids begin with, unique in the page.
+        scene: The scene; its text is escaped.
+        readings: What it tells where it is pointed at, for an attribute in single quotes.
     """
-    file = io.StringIO()
-    for patch in (drawn.patch, *(axes.patch for axes in drawn.axes)):  # the page shows through
-        patch.set(facecolor="none", edgecolor="none")
-    # As `savefig` does it, but for a first drawing of all that only finds the layout.
-    FigureCanvasSVG(drawn).print_svg(file, metadata=NO_METADATA)
-    text = file.getvalue()
-    text = text[text.index("<svg") :].rstrip()
-    # matplotlib's own style would hold for the whole page.
-    text = re.sub(r"\s*<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
-    text = _fluid(text)
-    text = _own_ids(text, prefix)
-    text = re.sub(r'="[^"]*"', lambda m: _rounded(m[0]), text)
-    return re.sub("|".join(VARIABLES), lambda m: VARIABLES[m[0]], text)
+    head = f'<svg data-readings=\'{readings}\' {_box(scene)} aria-hidden="true" focusable="false"'
+    return f'{head} font-size="{FONT}px">{_body(scene, lambda name: f"var(--{name})")}</svg>'
 
 
-def _rounded(attribute: str) -> str:
-    """Hundredths of a point are fine enough, and half the size."""
-    return re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}", attribute)
+def to_file(scene: Scene) -> str:
+    """The scene as a file of its own, on a white ground."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {_box(scene)}'
+    size = f'width="{_number(scene.width)}pt" height="{_number(scene.height)}pt"'
+    ground = f'<rect width="100%" height="100%" fill="{PRINT["paper"]}"/>'
+    body = _body(scene, PRINT.__getitem__)
+    return f'{head} {size} font-size="{FONT}px" font-family="{FAMILY}">\n{ground}\n{body}\n</svg>\n'
 
 
-def _fluid(text: str) -> str:
-    """As wide as the page allows, in its font, and silent: the page describes the chart."""
-    head, body = text.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', head)
-    assert box is not None
-    body = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", body)  # matplotlib < 3.11
-    body = re.sub(r" *font-family: [^;\"]*;?", "", body)
-    return f'<svg {box[0]} aria-hidden="true" focusable="false">{body}'
+def _box(scene: Scene) -> str:
+    return f'viewBox="0 0 {_number(scene.width)} {_number(scene.height)}"'
 
 
-def _own_ids(text: str, prefix: str) -> str:
-    """Ids that no other chart has, and only where something refers to them."""
-    used = set(chain.from_iterable(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', text)))
-    text = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", text)
-    text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
-    return text.replace("xlink:href", "href")
+def _body(scene: Scene, color: Color) -> str:
+    return "\n".join(_part(part, color) for part in scene.parts)
+
+
+def _part(part: Shape, color: Color) -> str:
+    if isinstance(part, Stroke):
+        dashes = f' stroke-dasharray="{_numbers(part.dashes)}"' if part.dashes else ""
+        style = f'fill="none" stroke="{color(part.color)}" stroke-width="{part.width:g}"{dashes}'
+        return f'<path d="{_path(part.points)}" {style}/>'
+    if isinstance(part, Area):
+        style = f'fill="{color(part.color)}"{_opacity(part.opacity)}'
+        return f'<path d="{_path(part.points)}z" {style}/>'
+    return _marks(part, color) if isinstance(part, Marks) else _words(part, color)
+
+
+def _marks(part: Marks, color: Color) -> str:
+    scale = part.size / PATH_SIZE
+    edge = ""
+    if part.edge_width:
+        width = part.edge_width / scale
+        edge = f' stroke="{color(part.edge)}" stroke-width="{width:.2f}"'
+    each = "".join(
+        f'<path d="{PATHS[part.shape]}" transform="translate({_numbers(at)}) scale({scale:.3g})"/>'
+        for at in part.points
+    )
+    return f'<g fill="{color(part.color)}"{edge}{_opacity(part.opacity)}>{each}</g>'
+
+
+def _words(part: Words, color: Color) -> str:
+    x, y = part.at
+    down = 0.35 * part.size  # the middle of the letters is on the line
+    place = f'x="{_number(x)}" y="{_number(y + down)}"'
+    if part.upwards:
+        place = f'transform="translate({_numbers((x + down, y))}) rotate(-90)"'
+    size = "" if part.size == FONT else f' font-size="{part.size:g}px"'
+    bold = ' font-weight="bold"' if part.bold else ""
+    style = f'text-anchor="{part.anchor}" fill="{color(part.color)}"{size}{bold}'
+    return f"<text {place} {style}>{escape(part.text)}</text>"
+
+
+def _path(points: Iterable[At]) -> str:
+    return "M" + "L".join(map(_numbers, points))
+
+
+def _opacity(value: float) -> str:
+    return "" if value == 1 else f' fill-opacity="{value:.2g}"'
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return ",".join(map(_number, values))
+
+
+def _number(value: float) -> str:
+    """Hundredths of a point are fine enough."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")

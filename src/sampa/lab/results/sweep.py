@@ -12,7 +12,6 @@ from typing import TypeVar
 from sampa.lab.results.outcome import Entry, RunResult, compared
 from sampa.lab.results.table import Cell, Table, difference, mean, number_cell, row
 
-SEED = 1000  # of runs that choose something: reported seeds count from 0
 LIMITS = {"rho": (0.0, math.inf), "lam": (0.0, 1.0)}  # there is nothing to try beyond
 
 Key = TypeVar("Key")

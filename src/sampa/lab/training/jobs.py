@@ -142,16 +142,11 @@ class Jobs:
                 )
         finally:
             self.free.put(places)
-        self.bar.advance()
-        say(f"{job.name}: {self._outcome(job, code, log)}")
+        if code == 0 or not self.asked:  # of those that were stopped, the last line tells
+            self.bar.advance()
+            failed = "diverged" if job.has_diverged() else f"failed ({code}), see {log}"
+            say(f"{job.name}: {failed if code else 'done'}")
         return code
-
-    def _outcome(self, job: Job, code: int, log: Path) -> str:
-        if code == 0:
-            return "done"
-        if self.asked:
-            return "stopped"
-        return "diverged" if job.has_diverged() else f"failed ({code}), see {log}"
 
     def _wait_for(self, arguments: list[str], environment: dict[str, str], log: FileIO) -> int:
         """Start a process and wait for it; the exit code."""

@@ -14,6 +14,8 @@ from sampa.lab.files import read_json
 from sampa.lab.training.fields import read_fields
 from sampa.messages import require, require_choice
 
+SEED = 1000  # of runs that choose something: reported seeds count from 0
+
 
 @dataclass(frozen=True)
 class DataSpec:
