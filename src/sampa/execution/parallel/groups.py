@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -190,6 +190,8 @@ def open_mesh(device: torch.device, branches: int, timeout: datetime.timedelta) 
 
 def _join(device: torch.device, timeout: datetime.timedelta) -> None:
     _stay_on_this_machine()
+    if device.type == "cpu":
+        _require_an_address()
     options: dict[str, Any] = {"timeout": timeout}
     if "RANK" not in os.environ:  # plain python: a group of one
         options |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
@@ -239,6 +241,27 @@ def _stay_on_this_machine() -> None:
         loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
         if loopback:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
+
+
+def _require_an_address() -> None:
+    """Refuse to start on several machines where gloo would tell the others a loopback address.
+
+    Raises:
+        RuntimeError: Naming the variable that chooses the interface.
+    """
+    local = os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1"))
+    if os.environ.get("WORLD_SIZE", "1") == local or "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    name = socket.gethostname()
+    with suppress(OSError):  # a name that cannot be resolved is gloo's own error
+        address = socket.gethostbyname(name)
+        if address.startswith("127."):
+            interfaces = ", ".join(name for _, name in socket.if_nameindex())
+            raise RuntimeError(
+                f"ranks on other machines cannot reach this one: its host name {name!r} resolves "
+                f"to {address}, which is what gloo would tell them; set GLOO_SOCKET_IFNAME to the "
+                f"interface that joins the machines (here: {interfaces}), or mend /etc/hosts"
+            )
 
 
 def everyone(value: Any) -> list[Any]:

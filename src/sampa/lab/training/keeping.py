@@ -11,6 +11,7 @@ from sampa.lab.training.checkpoint import BEST, NEWEST, Checkpoint
 from sampa.lab.training.claim import Owner
 from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.manifest import CheckpointError
+from sampa.lab.training.ranks import Made
 from sampa.lab.training.shards import Shards
 
 
@@ -34,6 +35,13 @@ class Keeper:
         Raises:
             CheckpointError: If none can be used: no run begins again behind its user's back.
         """
+        return self._read(lambda: self._newest(report))
+
+    def _read(self, read: Callable[[], Made]) -> Made:
+        """By the first process for all, since it wrote; where a run is sharded by each."""
+        return read() if self._shards.mesh is not None else ranks.of_first(read)
+
+    def _newest(self, report: Callable[[str], None]) -> Checkpoint | None:
         reports: list[str] = []
         found = checkpoint.newest(self._folder, NEWEST, reports.append, self._owner, self._shards)
         for text in reports:
@@ -75,7 +83,9 @@ class Keeper:
 
     def load_best(self, position: int) -> dict[str, Any]:
         """The state of the best model, which was saved at that position."""
-        return checkpoint.load_best(self._folder, position, self._owner, self._shards)
+        return self._read(
+            lambda: checkpoint.load_best(self._folder, position, self._owner, self._shards)
+        )
 
     def _save(
         self,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from sampa.execution.parallel.groups import is_distributed
+
+Made = TypeVar("Made")
 
 
 def rank() -> int:
@@ -49,6 +52,28 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 def _reachable(values: Tensor) -> Tensor:
     """The tensor where the ranks can exchange it: NCCL only knows the GPU."""
     return values.cuda() if dist.get_backend() == "nccl" else values
+
+
+def of_first(make: Callable[[], Made]) -> Made:
+    """What the first rank makes, on every rank: others may be on machines with other disks.
+
+    Raises:
+        Exception: What it raised there, on every rank.
+    """
+    if not is_distributed():
+        return make()
+    made: list[Any] = [None]
+    if is_first():
+        try:
+            made = [(make(), None)]
+        except Exception as error:
+            made = [(None, error)]
+    with _together():
+        dist.broadcast_object_list(made, src=0)
+    value, error = made[0]
+    if error is not None:
+        raise error
+    return value
 
 
 def wait_for_all() -> None:
