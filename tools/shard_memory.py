@@ -99,7 +99,7 @@ def wide_net() -> nn.Module:
 
 def peak_of_a_step(setting: Setting, base: str) -> float:
     """In sizes of all parameters; the same on all ranks, or it is the largest."""
-    lookahead.LARGE = 0  # as for a large model
+    lookahead.LARGE_MODEL = 0  # as for a large model
     model = wide_net()
     size = sum(p.nbytes for p in model.parameters())
     mesh = sampa.mesh(branches=setting.branches)
