@@ -149,6 +149,18 @@ def test_one_part_is_a_whole_batch_and_several_are_refused_where_that_is_needed(
         go_on()
 
 
+def test_parts_after_a_whole_batch_are_refused_where_that_is_held() -> None:
+    """The step would evaluate the held batch as a list of parts too: its x and its y here."""
+    model = net()
+    optimizer = build("sampa", model)
+    by_loss_fn(optimizer, model, PLAN[0][1])
+    before = flat(model)
+    with pytest.raises(ValueError, match="in_parts must be the same in all steps"):
+        optimizer.step(partial(half, model), in_halves(PLAN[1][1]), in_parts=True)
+    assert torch.equal(flat(model), before)
+    by_loss_fn(optimizer, model, PLAN[1][1])  # nothing was lost
+
+
 @pytest.mark.parametrize("first", [by_bound_closure, by_loss_fn])
 def test_a_run_resumes_with_a_bound_closure_whoever_began_it(first: Call) -> None:
     def go_on(optimizer: sampa.SharpnessAware, model: nn.Module, plan: Any, call: Call) -> None:

@@ -230,10 +230,14 @@ class Watched:
 
     Attributes:
         batch: As `step` received it.
+        in_parts: Whether it is a list of micro-batches; None if that is not known.
     """
 
-    def __init__(self, batch: Any, traces: _Traces | None = None) -> None:
+    def __init__(
+        self, batch: Any, traces: _Traces | None = None, in_parts: bool | None = None
+    ) -> None:
         self.batch = batch
+        self.in_parts = in_parts
         self._traces = _traces_of(batch) if traces is None else traces
         self._was_used = False
 
@@ -247,12 +251,13 @@ class Watched:
             TypeError: If it cannot be copied.
         """
         if hold == "copy":
-            return Watched(mapped(self.batch, _copied, _deeply_copied, keep_types=True))
+            copied = mapped(self.batch, _copied, _deeply_copied, keep_types=True)
+            return Watched(copied, in_parts=self.in_parts)
         try:
             batch = mapped(self.batch, _shallow, copy.copy, keep_types=True)
         except Exception:  # an object that cannot be copied is held as it is
             batch = self.batch
-        return Watched(batch, self._traces)
+        return Watched(batch, self._traces, self.in_parts)
 
     def used(self) -> Any:
         """The batch for a pass, which must find it as the passes before it did.
@@ -266,6 +271,15 @@ class Watched:
             )
         self._was_used = True
         return self.batch
+
+    def require_as_before(self, in_parts: bool) -> None:
+        """Raise if the next batch is in parts and this one is not, or the other way round."""
+        if self.in_parts is not None and self.in_parts != in_parts:
+            raise ValueError(
+                "in_parts must be the same in all steps of a method that holds a batch, got "
+                f"{in_parts} after {self.in_parts}: a step evaluates the batch before it too; pass "
+                "in_parts=True always, with a list of one where a batch has no parts"
+            )
 
     def require_unchanged(self, need: str) -> None:
         """Raise if something was written into the batch.

@@ -334,22 +334,28 @@ class Carried:
         self.weights = weights
         return weights
 
-    def receive(self, batch: Any, holds: bool, hold: str) -> tuple[Watched, Watched | None]:
+    def receive(
+        self, batch: Any, holds: bool, hold: str, in_parts: bool
+    ) -> tuple[Watched, Watched | None]:
         """A batch to use in a step, and the same to hold until the next one.
 
         Args:
             batch: As it was given to `step`.
             holds: Whether the method holds it.
             hold: How.
+            in_parts: Whether it is a list of micro-batches.
 
         Raises:
             RuntimeError: If the one that is held now is missing, or is not as it was received.
+            ValueError: If one of both is in parts and the other is not.
         """
         if self.missing is not None:
             refuse_half_a_state(self.missing)
         if holds:
             self.require_held_batch()
-        incoming = Watched(batch)
+            if self.held_batch is not None:
+                self.held_batch.require_as_before(in_parts)
+        incoming = Watched(batch, in_parts=in_parts)
         return incoming, incoming.kept(hold) if holds else None
 
     def require_held_batch(self) -> None:
