@@ -272,15 +272,6 @@ class Watched:
         self._was_used = True
         return self.batch
 
-    def require_as_before(self, in_parts: bool) -> None:
-        """Raise if the next batch is in parts and this one is not, or the other way round."""
-        if self.in_parts is not None and self.in_parts != in_parts:
-            raise ValueError(
-                "in_parts must be the same in all steps of a method that holds a batch, got "
-                f"{in_parts} after {self.in_parts}: a step evaluates the batch before it too; pass "
-                "in_parts=True always, with a list of one where a batch has no parts"
-            )
-
     def require_unchanged(self, need: str) -> None:
         """Raise if something was written into the batch.
 

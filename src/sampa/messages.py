@@ -258,6 +258,15 @@ def refuse_parts() -> NoReturn:
     )
 
 
+def refuse_other_parts(held_in_parts: bool | None) -> NoReturn:
+    """Say why a batch in parts cannot follow a held one that is not, or the other way round."""
+    raise ValueError(
+        "in_parts must be the same in all steps of a method that holds a batch, got "
+        f"{not held_in_parts} after {held_in_parts}: a step evaluates the batch before it too; "
+        "pass in_parts=True always, with a list of one where a batch has no parts"
+    )
+
+
 def refuse_accumulated() -> NoReturn:
     """Say what a closure must do with gradients from before it."""
     raise RuntimeError(

@@ -138,9 +138,8 @@ class SharpnessAware(Resumable):
                 return torch.zeros(())
             loss_fn = closure_of(loss_fn, batch, closure, self.method, self.options, self.base)
         carried = self._carried
-        incoming, held = carried.receive(
-            batch, self.method.holds_batch, self.options.hold, in_parts
-        )
+        incoming = Watched(batch, in_parts=in_parts)
+        held = carried.receive(incoming, self.method.holds_batch, self.options.hold)
         weights, journal = carried.align(self._weights(), lambda: self.last), Journal()
         self._checks.begin(carries_state=carried.method_state is not None)
         with torch.no_grad(), self.executor.at_hand():

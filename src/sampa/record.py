@@ -16,7 +16,12 @@ from torch import Tensor
 from sampa.batches import Watched
 from sampa.execution.evaluate import Answer, BatchLoss, Evaluator, batch_losses
 from sampa.execution.executor import Doubt
-from sampa.messages import refuse_endless_skipping, refuse_half_a_state, refuse_missing_batch
+from sampa.messages import (
+    refuse_endless_skipping,
+    refuse_half_a_state,
+    refuse_missing_batch,
+    refuse_other_parts,
+)
 from sampa.method import HELD, INCOMING, Batch, Context, Round, aligned, are_same
 from sampa.vectors.vector import Number, Vector, Weights, compute_norms, cosine
 
@@ -231,8 +236,7 @@ class Journal:
     def reported_loss(self) -> Tensor:
         """The loss on the incoming batch, at a clean point if there was one."""
         incoming = [s for s in self._batch_losses if s.batch is INCOMING]
-        incoming.sort(key=lambda s: s.perturbed)
-        return incoming[0].loss if incoming else self._losses[0]
+        return min(incoming, key=lambda s: s.perturbed).loss if incoming else self._losses[0]
 
 
 # ---- where a run is, and how it goes back behind a bad step ------------------------------------
@@ -334,16 +338,13 @@ class Carried:
         self.weights = weights
         return weights
 
-    def receive(
-        self, batch: Any, holds: bool, hold: str, in_parts: bool
-    ) -> tuple[Watched, Watched | None]:
-        """A batch to use in a step, and the same to hold until the next one.
+    def receive(self, incoming: Watched, holds: bool, hold: str) -> Watched | None:
+        """What to hold of a batch until the next step.
 
         Args:
-            batch: As it was given to `step`.
+            incoming: As it was given to `step`.
             holds: Whether the method holds it.
             hold: How.
-            in_parts: Whether it is a list of micro-batches.
 
         Raises:
             RuntimeError: If the one that is held now is missing, or is not as it was received.
@@ -353,10 +354,9 @@ class Carried:
             refuse_half_a_state(self.missing)
         if holds:
             self.require_held_batch()
-            if self.held_batch is not None:
-                self.held_batch.require_as_before(in_parts)
-        incoming = Watched(batch, in_parts=in_parts)
-        return incoming, incoming.kept(hold) if holds else None
+            if self.held_batch and self.held_batch.in_parts not in (None, incoming.in_parts):
+                refuse_other_parts(self.held_batch.in_parts)
+        return incoming.kept(hold) if holds else None
 
     def require_held_batch(self) -> None:
         """Refuse to go on without the batch that is to be held, or with another in its place."""
