@@ -22,7 +22,8 @@ HOME = PACKAGE / "torch_private.py"
 OF_PYTHON = {"_getframe", "_exit", "_replace", "_asdict", "_fields"}
 # Of frameworks and their files, which the pinned releases' own tests check.
 OF_FRAMEWORKS = {
-    PACKAGE / "integrations" / "accelerate.py": {"_schedulers", "_step_count"},
+    PACKAGE / "integrations" / "accelerate.py": {"_schedulers"},
+    PACKAGE / "integrations" / "prepared.py": {"_step_count"},
     PACKAGE / "integrations" / "transformers.py": {
         "_get_num_items_in_batch",
         "_n_gpu",

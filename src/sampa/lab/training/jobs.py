@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import FileIO
+from itertools import compress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -122,14 +123,15 @@ class Jobs:
             on_stop(self._stop),
             ThreadPoolExecutor(at_once) as pool,
         ):
-            return list(pool.map(self._run_job, jobs, done))
+            for job in compress(jobs, done):  # in their order, before any other is told
+                self.bar.advance()
+                say(f"{job.name}: {'diverged' if job.has_diverged() else 'done'} before")
+            open_ones = [job for job, is_done in zip(jobs, done, strict=True) if not is_done]
+            codes = pool.map(self._run_job, open_ones)
+            return [0 if is_done else next(codes) for is_done in done]
 
-    def _run_job(self, job: Job, is_done: bool) -> int:
-        """Run a job unless it is done; the exit code."""
-        if is_done:
-            self.bar.advance()
-            say(f"{job.name}: {'diverged' if job.has_diverged() else 'done'} before")
-            return 0
+    def _run_job(self, job: Job) -> int:
+        """Run a job; the exit code."""
         if self.asked:  # the last line says how to go on
             return 0
         log = next(iter(job.runs)) / "log.txt"
