@@ -29,6 +29,7 @@ from sampa.lab.conditions import Conditions
 from sampa.lab.models import build
 
 NAMESPACES, ADDRESSES = ("sampa-0", "sampa-1"), ("10.231.7.1", "10.231.7.2")
+ENDS = ("sampa-v0", "sampa-v1")
 PORT = "29517"
 UNSHAPED = "unshaped"
 
@@ -37,9 +38,8 @@ def open_link(rate: str) -> None:
     """Two namespaces, and between them a link of that rate in both directions, or as it comes."""
     for name in NAMESPACES:
         run("ip", "netns", "add", name)
-    ends = [f"sampa-v{i}" for i in range(2)]
-    run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-    for name, end, address in zip(NAMESPACES, ends, ADDRESSES, strict=True):
+    run("ip", "link", "add", ENDS[0], "type", "veth", "peer", "name", ENDS[1])
+    for name, end, address in zip(NAMESPACES, ENDS, ADDRESSES, strict=True):
         run("ip", "link", "set", end, "netns", name)
         inside = ("ip", "netns", "exec", name)
         run(*inside, "ip", "addr", "add", f"{address}/24", "dev", end)
@@ -51,8 +51,10 @@ def open_link(rate: str) -> None:
 
 
 def close_link() -> None:
-    for name in NAMESPACES:
-        subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+    """Remove the namespaces, and a link that none of them had got yet."""
+    left_over = [("netns", "del", name) for name in NAMESPACES] + [("link", "del", ENDS[0])]
+    for what in left_over:
+        subprocess.run(["ip", *what], check=False, stderr=subprocess.DEVNULL)
 
 
 def run(*command: str) -> None:
@@ -62,7 +64,7 @@ def run(*command: str) -> None:
 def start(rank: int, arguments: list[str]) -> subprocess.Popen[str]:
     """This program as one rank, in its namespace."""
     meeting = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT, "WORLD_SIZE": "2"}
-    own = {"RANK": str(rank), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": f"sampa-v{rank}"}
+    own = {"RANK": str(rank), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": ENDS[rank]}
     command = ["ip", "netns", "exec", NAMESPACES[rank], sys.executable, __file__, *arguments]
     environment = os.environ | meeting | own | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
