@@ -19,16 +19,18 @@ from tests.test_examples import COMING_FROM, ROOT, START, execute, sections
 # ---- messages --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "make",
-    [sampa.SAM, sampa.ASAM, sampa.SAMPa, sampa.SAF, sampa.MESA, sampa.Base, sampa.OptGD],
-)
+@pytest.mark.parametrize("name", sampa.METHODS)
 @pytest.mark.parametrize("kind", [iter, list])
-def test_parameters_and_a_class_in_place_of_the_base_are_refused(make: Any, kind: Any) -> None:
+def test_parameters_and_a_class_in_place_of_the_base_are_refused(name: str, kind: Any) -> None:
     """The form of davda54/sam and pytorch_optimizer."""
     message = r"base must be a torch optimizer, got \w+; build it first.*sampa\.SAM\(torch\.optim"
     with pytest.raises(TypeError, match=message):
-        make(kind(tiny_mlp().parameters()), torch.optim.SGD, lr=0.1, momentum=0.9)
+        sampa.METHODS[name](kind(tiny_mlp().parameters()), torch.optim.SGD, lr=0.1, momentum=0.9)
+
+
+def test_a_variant_takes_its_radius_by_position_too() -> None:
+    method: Any = sampa.METHODS["sampa-0"](sgd(tiny_mlp()), 0.3).method
+    assert (method.rho, method.lam) == (0.3, 0.0)
 
 
 @pytest.mark.parametrize("make", [sampa.Base, sampa.OptGD])

@@ -6,6 +6,7 @@ lists one, else the authors'; docs/methods says which.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -50,8 +51,18 @@ Factory = Callable[..., SharpnessAware]
 
 def variant(factory: Factory, summary: str, source: str, **choices: Any) -> Factory:
     """A factory with other defaults, and its own words about them."""
-    chosen = partial(factory, **choices)
+    signature = inspect.signature(factory)
+    parameters = signature.parameters
+
+    def chosen(*positional: Any, **options: Any) -> SharpnessAware:
+        # Not `partial`: what is given by position would meet a default of the same name.
+        given = {*list(parameters)[: len(positional)], *options}
+        defaults = {name: value for name, value in choices.items() if name not in given}
+        return factory(*positional, **defaults, **options)
+
+    replaced = [p.replace(default=choices.get(n, p.default)) for n, p in parameters.items()]
     chosen.__doc__ = f"{summary}\n\nDefaults: {source}."
+    vars(chosen)["__signature__"] = signature.replace(parameters=replaced)
     return chosen
 
 
