@@ -12,6 +12,7 @@ from sampa.lab.models.layers import count_parameters
 COUNTS = {
     "mlp": 8_970,
     "conv3": 94_762,
+    "pooled-resnet": 464_170,
     "resnet8": 75_290,
     "resnet20": 269_722,
     "resnet32": 464_154,

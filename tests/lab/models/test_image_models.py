@@ -13,7 +13,7 @@ TEXT = {"bert-base", "bert-mini", "minilm"}
 # Those that take any number of channels; trained weights and ViT have three.
 THREE_CHANNELS = ("vit-b-16", "efficientnet-lite0-imagenet")
 IMAGE = [name for name in MODELS if name not in TEXT and name not in THREE_CHANNELS]
-SMALL = ["mlp", "conv3", "resnet8", "resnet20", "wrn-28-2", "efficientnet-lite0"]
+SMALL = ["mlp", "conv3", "pooled-resnet", "resnet8", "resnet20", "wrn-28-2", "efficientnet-lite0"]
 SIZES = {"mlp": 8, "wrn-28-10": 8, "wrn-28-10-sampa-script": 8, "resnet50": 64}
 
 
@@ -80,9 +80,10 @@ def test_dropout_is_off_unless_asked_for_in_wide_resnets() -> None:
     assert torch.equal(model(x), model(x))
 
 
+@pytest.mark.parametrize("name", ["conv3", "pooled-resnet"])
 @pytest.mark.parametrize("size", [8, 16, 32])
-def test_conv3_takes_small_images(size: int) -> None:
-    model = build("conv3", in_channels=1, width=4)
+def test_small_networks_take_small_images(name: str, size: int) -> None:
+    model = build(name, in_channels=1, width=4)
     assert model(torch.randn(2, 1, size, size)).shape == (2, 10)
 
 

@@ -116,5 +116,36 @@ def test_tuning_takes_the_best_validation_scores_on_a_seed_of_its_own() -> None:
     assert set(found.scores) == set(seen)
 
 
+def test_each_method_gets_its_own_rho_from_inside_what_was_tried() -> None:
+    best = {"sam": 0.025, "sampa-0": 0.1, "sampa-0.2": 1.6}  # below, inside and above the first
+    asked: list[list[str]] = []
+
+    def score(trials: dict[str, Run]) -> dict[str, float]:
+        asked.append(list(trials))
+        return {n: -abs(run.rhos[run.method] - best[run.method]) for n, run in trials.items()}
+
+    found = tune("full", "cpu", score)
+    assert found is not None
+    assert found.choice == Choice(0.1, 0.025, best)
+    first, *more = asked
+    assert len(first) == 9
+    assert more == [
+        ["sam-lr0.1-rho0.025", "sampa-0.2-lr0.1-rho0.8"],
+        ["sam-lr0.1-rho0.0125", "sampa-0.2-lr0.1-rho1.6"],
+        ["sampa-0.2-lr0.1-rho3.2"],
+    ]
+    assert set(found.scores) == {name for names in asked for name in names}
+    assert images("cpu", found.choice).rhos["sampa-0.2"] == 1.6
+
+
+def test_a_method_that_gains_nothing_by_perturbing_ends_its_tuning() -> None:
+    def score(trials: dict[str, Run]) -> dict[str, float]:
+        return {name: -run.rhos["sam"] for name, run in trials.items()}
+
+    found = tune("full", "cpu", score)
+    assert found is not None
+    assert found.choice.rho == 0.05 / 8
+
+
 def test_the_paper_scale_is_not_tuned() -> None:
     assert tune("clean", "paper", lambda trials: pytest.fail("nothing should run")) is None

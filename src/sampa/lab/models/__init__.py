@@ -17,7 +17,7 @@ from sampa.lab.models.densenet import DenseNet121
 from sampa.lab.models.efficientnet import EfficientNetLite, efficientnet_lite0_imagenet
 from sampa.lab.models.resnet50 import ResNet50
 from sampa.lab.models.resnet_cifar import CifarResNet
-from sampa.lab.models.small import MLP, Conv3
+from sampa.lab.models.small import MLP, Conv3, PooledResNet
 from sampa.lab.models.transformer import bert_base, bert_mini, minilm, vit_b_16
 from sampa.lab.models.vgg import VGG19
 from sampa.lab.models.weights import FilePath, started_from
@@ -29,6 +29,7 @@ PUBLISHED = (*CIFAR_RESNETS, "resnet50", "efficientnet-lite0")  # as files of st
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
     "conv3": Conv3,
+    "pooled-resnet": PooledResNet,
     **CIFAR_RESNETS,
     "wrn-28-2": partial(wrn, 28, 2),
     "wrn-28-10": partial(wrn, 28, 10),

@@ -14,6 +14,7 @@ from sampa.lab.reproduce.plan import (
     readings_of,
 )
 from sampa.lab.reproduce.settings import (
+    FULL,
     GLUE_SAMPLES,
     LARGER,
     NETWORKS,
@@ -80,6 +81,15 @@ def _by_network(
     run = images(scale, choices.get("clean"), classes=classes)
     found = {row: replace(run, model=known[row]) for row in rows if row in known}
     return found or {next(iter(known)): run}
+
+
+def plan_full_cifar10(scale: Scale, choices: Choices) -> Plan:
+    """All images at full size; ρ is tuned for each method."""
+    if scale == "paper":
+        rows = _by_network(scale, choices, ("ResNet-56",))
+    else:
+        rows = {"pooled ResNet": images(scale, choices.get("full"), edition=FULL)}
+    return Plan(accuracies(rows, FOUR), STEPPED_PAIRS)
 
 
 def plan_imagenet(scale: Scale, choices: Choices) -> Plan:

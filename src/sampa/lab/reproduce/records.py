@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from sampa.lab.files import replace_file
-from sampa.lab.results.outcome import RESULTS, Outcome, read_outcome
+from sampa.lab.results.outcome import RESULTS, Choice, Outcome, read_outcome
 from sampa.lab.results.outcome_tables import UNSURE, difference_table, scale_line, value_table
 from sampa.lab.results.pictures import all_charts
 from sampa.lab.results.table import Table, as_markdown, row
@@ -55,10 +55,15 @@ def _tuning(outcome: Outcome) -> list[str]:
         parts += [
             f"## Tuning: {name}",
             "Chosen on validation data, with a seed that is not reported: learning rate "
-            f"{tuned.choice.lr:g} for all methods, ρ = {tuned.choice.rho:g} for SAM.",
+            f"{tuned.choice.lr:g} for all methods, ρ = {_radii(tuned.choice)}.",
             "\n".join(as_markdown(Table(name, ("run", "best validation score"), rows))),
         ]
     return parts
+
+
+def _radii(choice: Choice) -> str:
+    own = choice.rhos or {"SAM": choice.rho}
+    return ", ".join(f"{rho:g} for {method}" for method, rho in own.items())
 
 
 def main(root: Path) -> int:

@@ -16,6 +16,8 @@ from sampa.lab.results.paper import Scale
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import BaseSpec, DataSpec, ModelSpec, Run, Schedule
 
+CONV_NET = ModelSpec("conv3", {"width": 24})
+
 
 @dataclass(frozen=True)
 class Edition:
@@ -27,6 +29,9 @@ class Edition:
         side: Pixels, after averaging down.
         epochs: Of methods with a perturbation; the base optimizer has twice as many.
         batch_size: Images in a batch.
+        network: What is trained.
+        augment: Whether images are cropped and flipped.
+        compile: Whether the network is compiled: half the time of a step where it is large.
     """
 
     images: int
@@ -34,12 +39,18 @@ class Edition:
     side: int
     epochs: int
     batch_size: int
+    network: ModelSpec = CONV_NET
+    augment: bool = False
+    compile: bool = False
 
 
 SMALL = Edition(images=2000, held_back=1000, side=8, epochs=15, batch_size=64)
 # For label noise and the sweep of λ: more pixels and three times the steps are nearer the paper.
 LARGER = Edition(images=2500, held_back=1000, side=16, epochs=16, batch_size=32)
-DIGITS = Edition(images=96, held_back=24, side=8, epochs=1, batch_size=24)
+# All of CIFAR-10 as it is, with a network that takes half an hour on one core.
+FULL = Edition(50_000, 5000, 32, 10, 128, ModelSpec("pooled-resnet"), augment=True, compile=True)
+FULL_TRIAL = replace(FULL, epochs=4)
+DIGITS = Edition(96, 24, side=8, epochs=1, batch_size=24, network=ModelSpec("conv3", {"width": 4}))
 SAM_RHOS = {"sam": 1, "sampa-0": 1, "sampa": 2, "sampa-0.2": 2}  # in units of SAM's
 NETWORKS: dict[Scale, dict[str, ModelSpec]] = {
     "paper": {
@@ -50,11 +61,11 @@ NETWORKS: dict[Scale, dict[str, ModelSpec]] = {
         "WRN-28-10": ModelSpec("wrn-28-10"),
     },
     "cpu": {
-        "conv net": ModelSpec("conv3", {"width": 24}),
+        "conv net": CONV_NET,
         "ResNet-8": ModelSpec("resnet8", {"width": 8}),
         "MLP": ModelSpec("mlp", {"width": 256, "image_size": SMALL.side}),
     },
-    "smoke": {"conv net": ModelSpec("conv3", {"width": 4})},
+    "smoke": {"conv net": DIGITS.network},
 }
 DEFAULT = Choice(lr=0.05, rho=0.1)
 
@@ -78,18 +89,18 @@ def images(
     if scale == "smoke":
         name, size, edition = "digits", None, DIGITS
     share, choice = edition.held_back / edition.images, choice or DEFAULT
-    network = NETWORKS[scale]["conv net"]
-    data = DataSpec(name, size, edition.images, augment=False, validation=share)
+    data = DataSpec(name, size, edition.images, augment=edition.augment, validation=share)
     return Run(
         name,
         "",
         replace(data, label_noise=noise / 100),
-        network,
+        edition.network,
         base=BaseSpec(lr=choice.lr),
-        rhos={method: units * choice.rho for method, units in SAM_RHOS.items()},
+        rhos={method: units * choice.rho for method, units in SAM_RHOS.items()} | choice.rhos,
         epochs=edition.epochs,
         base_epochs=2 * edition.epochs,
         batch_size=edition.batch_size,
+        compile=edition.compile,
     )
 
 

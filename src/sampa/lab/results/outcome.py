@@ -132,10 +132,17 @@ def compared(entry: Entry, baseline: Entry) -> Comparison | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """What tuning chose: the learning rate of all methods, and SAM's ρ."""
+    """What tuning chose.
+
+    Attributes:
+        lr: The learning rate of all methods.
+        rho: SAM's; that of others stands to it as in the paper, ...
+        rhos: ... but for those that a ρ of their own was chosen for.
+    """
 
     lr: float
     rho: float
+    rhos: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
