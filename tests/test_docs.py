@@ -6,6 +6,7 @@ import doctest
 import importlib
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -45,6 +46,15 @@ def test_all_python_on_the_site_is_run_by_a_test() -> None:
     with_code = {page for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
     assert with_code <= run
     assert START.page == "docs/how-to/index.md"
+
+
+@pytest.mark.parametrize("folder", ["docs", "results"])
+def test_every_picture_can_be_read(folder: str) -> None:
+    """A browser shows nothing of an SVG with a mistake in it."""
+    drawn = list((ROOT / folder).rglob("*.svg"))
+    assert drawn
+    for file in drawn:
+        ElementTree.parse(file)
 
 
 # ---- links out of docs -----------------------------------------------------------------------

@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -125,6 +126,11 @@ def test_a_record_has_numbers_words_and_pictures(tmp_path: Path) -> None:
     assert "What was found, in words." in text
     for name in re.findall(r"\]\(([^)]+)\)", text):
         assert (tmp_path / name).is_file()
+    drawn = {file.name: ElementTree.parse(file) for file in tmp_path.glob("*.svg")}
+    for name in ("plane-toy.svg", "triangle-toy.svg"):
+        around, *maps, scale = drawn[name].iter("{http://www.w3.org/2000/svg}svg")
+        assert maps
+        assert float(around.attrib["viewBox"].split()[2]) > float(scale.attrib["width"])
     assert json.loads((tmp_path / FLATNESS_FILE).read_text())["settings"]["rho"] == 0.1
     assert len(re.findall(r"Cost: 5 gradients over these samples", text)) == 6  # of each picture
 
