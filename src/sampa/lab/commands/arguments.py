@@ -333,7 +333,7 @@ class FlatnessArguments:
         allow_dirty: Record although the source has changes that are not committed.
     """
 
-    runs: Positional[tuple[Path, ...]] = ()
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR...")] = ()
     measures: tuple[str, ...] = ("numbers",)
     model: tuple[str, ...] = ()
     weights: tuple[Path, ...] = ()
