@@ -312,6 +312,22 @@ def test_ctrl_c_before_training_begins_is_one_line(
     assert complaint(capsys) == "sampa train: interrupted"
 
 
+def test_ctrl_c_during_the_first_imports_is_one_line() -> None:
+    program = """
+import sys
+from sampa.__main__ import main
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "sampa.lab.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "sampa: interrupted\n")
+
+
 def test_a_package_that_is_missing_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

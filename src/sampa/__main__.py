@@ -1,7 +1,18 @@
-"""`python -m sampa` is the `sampa` command."""
+"""The `sampa` command, also as `python -m sampa`."""
 
 import sys
 
-from sampa.lab.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run what the command line says; Ctrl-C is one line already while the first imports go on."""
+    try:
+        from sampa.lab.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        print("sampa: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

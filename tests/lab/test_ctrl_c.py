@@ -20,6 +20,21 @@ def after(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() > end
 
 
+def loaded(part: str, argument: Path) -> Callable[[], bool]:
+    """When the process with an argument has loaded a library whose path has this part."""
+
+    def ready() -> bool:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if str(argument).encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                    return part in (folder / "maps").read_text()
+            except OSError:  # another's, or it has just ended
+                continue
+        return False
+
+    return ready
+
+
 def one_line(ended: Ended) -> str:
     assert ended.code == 130, ended
     said = [line for line in (ended.out + ended.err).splitlines() if line]
@@ -61,3 +76,13 @@ def test_eval_and_flatness_in_one_process_and_in_two(tmp_path: Path) -> None:
         command += ["--devices", devices, "--out", str(out)]
         ended = interrupted(command, lambda out=out: any(out.glob("jobs/*.json")))
         assert one_line(ended) == f"sampa flatness: {told}"
+
+
+def test_report_and_methods(tmp_path: Path) -> None:
+    page, table = tmp_path / "report.html", tmp_path / "methods.json"
+    ended = interrupted(["methods", "--json", str(table)], loaded("libtorch_cpu", table))
+    assert one_line(ended) == "sampa methods: interrupted"
+    results = str(Path(__file__).parents[2] / "results")
+    ended = interrupted(["report", results, "-o", str(page)], loaded("contourpy", page))
+    assert one_line(ended) == "sampa report: interrupted"
+    assert list(tmp_path.iterdir()) == []
