@@ -12,8 +12,10 @@ import shutil
 import stat
 from collections.abc import Callable
 from io import BufferedReader, FileIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+from sampa.messages import require
 
 LARGEST_FILE = 100_000_000_000  # bytes; a pipe or a device has no end at all
 JSON_BYTES = 64_000_000  # the largest of our own has 1 MB
@@ -202,3 +204,15 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def place_below(folder: Path, place: str, name: str) -> Path:
+    """A path inside a folder, as a file names it; `name` is its name in messages.
+
+    Raises:
+        ValueError: If it leads out of the folder.
+    """
+    path = PurePosixPath(place)
+    is_below = not path.is_absolute() and ".." not in path.parts
+    require(name, place, is_below, f"a path below {folder}")
+    return folder / path

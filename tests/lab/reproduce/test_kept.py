@@ -77,7 +77,7 @@ def test_a_place_outside_of_the_folder_is_refused(made: KeptRuns, place: str) ->
     lines = lines_of(made)
     lines[0]["place"] = place
     rewrite(made, lines)
-    with pytest.raises(ValueError, match="a path below the folder of runs"):
+    with pytest.raises(ValueError, match="must be a path below"):
         made.restore()
 
 

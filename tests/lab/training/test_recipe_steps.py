@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from sampa.lab.models.resnet_cifar import load_published
+from sampa.lab.training.network import network_of
 from sampa.lab.training.recipes import find_recipe
+from sampa.lab.training.run import ModelSpec
 from tests.lab.training.runs import carry_out
 
 DATA_DIR = os.environ.get("SAMPA_DATA_DIR", "")
@@ -16,6 +21,10 @@ DATA_DIR = os.environ.get("SAMPA_DATA_DIR", "")
 needs_cifar = pytest.mark.skipif(
     not (DATA_DIR and (Path(DATA_DIR) / "cifar10").is_dir()),
     reason="needs CIFAR-10 in the folder that SAMPA_DATA_DIR names",
+)
+needs_published = pytest.mark.skipif(
+    not (DATA_DIR and (Path(DATA_DIR) / "checkpoints").is_dir()),
+    reason="needs the published ResNets in the folder that SAMPA_DATA_DIR names",
 )
 needs_glue = pytest.mark.skipif(
     not (DATA_DIR and (Path(DATA_DIR) / "glue").is_dir()),
@@ -39,6 +48,25 @@ def test_cifar10_with_a_residual_network(tmp_path: Path) -> None:
     run = find_recipe("cifar10-resnet20-cpu")
     result = carry_out(run, tmp_path, limit_steps=3, data_dir=Path(DATA_DIR))
     assert result.updates == 2
+
+
+@needs_published
+@pytest.mark.parametrize("depth", [20, 56])
+def test_published_networks_begin_with_their_weights(depth: int) -> None:
+    run = find_recipe(f"cifar10-resnet{depth}-late-cpu")
+    (file,) = (Path(DATA_DIR) / "checkpoints" / "resnet-cifar10").glob(f"resnet{depth}-*.th")
+    published = load_published(file).state_dict()
+    model = network_of(run, {"num_classes": 10, "in_channels": 3}, DATA_DIR)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, published[name]), name
+
+
+def test_weights_outside_of_the_data_folder_are_refused(tmp_path: Path) -> None:
+    run = find_recipe("cifar10-resnet20-late-cpu")
+    for place in ("../weights.th", "/etc/weights.th"):
+        strange = replace(run, model=ModelSpec("resnet20", {"published": place}))
+        with pytest.raises(ValueError, match=r"published must be a path below"):
+            network_of(strange, {}, tmp_path)
 
 
 @needs_cifar

@@ -34,6 +34,7 @@ _ALL = (
     Experiment("theory", theory.theory_bounds, "seconds", "seconds"),
     grid("tab-cifar10", grids.plan_cifar10, CLEAN_TUNING, 5, WEEKS, "25 min"),
     grid("full-cifar10", grids.plan_full_cifar10, ("full",), 5, WEEKS, "7 h"),
+    grid("late-cifar10", grids.plan_late_cifar10, (), 3, "an hour on 2 GPUs", "4 h"),
     grid("tab-cifar100", grids.plan_cifar100, CLEAN_TUNING, 5, WEEKS, "25 min"),
     grid("tab-imagenet", grids.plan_imagenet, CLEAN_TUNING, 3, WEEKS, "3 min"),
     Experiment("fig-efficiency", times.efficiency_figure, MINUTE, "1 min"),

@@ -92,6 +92,16 @@ def plan_full_cifar10(scale: Scale, choices: Choices) -> Plan:
     return Plan(accuracies(rows, FOUR), STEPPED_PAIRS)
 
 
+def plan_late_cifar10(scale: Scale, choices: Choices) -> Plan:
+    """Published networks trained on: what a method adds in the last epochs."""
+    if scale == "smoke":
+        rows = {"conv net": images(scale, None)}
+    else:
+        rows = {f"ResNet-{n}": find_recipe(f"cifar10-resnet{n}-late-cpu") for n in (20, 56)}
+    about = "; ".join(run_in_words(run) for run in rows.values())
+    return Plan(accuracies(rows, FOUR), STEPPED_PAIRS, about)
+
+
 def plan_imagenet(scale: Scale, choices: Choices) -> Plan:
     is_paper = scale == "paper"
     run = find_recipe("imagenet-resnet50") if is_paper else images(scale, choices.get("clean"))

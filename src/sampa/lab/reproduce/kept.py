@@ -11,14 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from sampa.lab.conditions import NUMERICS
-from sampa.lab.files import read_json_lines, replace_file
+from sampa.lab.files import place_below, read_json_lines, replace_file
 from sampa.lab.terminal import say
 from sampa.lab.training.folder import RunFolder
-from sampa.messages import require
 
 SECONDS = 10.0  # between looks for runs that were finished
 
@@ -52,10 +51,7 @@ class KeptRuns:
             self._restore(line)
 
     def _restore(self, line: dict[str, Any]) -> None:
-        place = PurePosixPath(line["place"])
-        is_below = not place.is_absolute() and ".." not in place.parts
-        require(f"place in {self.file}", str(place), is_below, "a path below the folder of runs")
-        folder = self.folder / place
+        folder = place_below(self.folder, line["place"], f"place in {self.file}")
         if (folder / "result.json").exists():
             return
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from sampa.lab.reproduce.plan import Experiment
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.paper import published
 from sampa.lab.training.hyperparameters import epochs_of
+from sampa.lab.training.network import BELOW_DATA
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.tasks import load_data
@@ -122,7 +123,7 @@ def gradients(run: Run) -> float:
 
 def operations(run: Run) -> float:
     """Of a network for one sample, forward, counted without computing anything."""
-    options = {k: v for k, v in run.model.options.items() if k != "path"}
+    options = {k: v for k, v in run.model.options.items() if k not in ("path", BELOW_DATA)}
     options["num_classes"] = CLASSES.get(run.data.name, 10)
     is_text = run.data.name.startswith("glue/")
     side = run.data.upscale or (224 if run.data.name == "imagenet" else 32)

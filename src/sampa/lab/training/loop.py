@@ -93,7 +93,7 @@ class Trainer:
         self.per_epoch = len(self.task.batches)
         self.loader = Loader(self.task.batches, self.epochs, self.device, settings.prefetch)
         torch.manual_seed(derive_seed(run.seed, "model"))
-        self.model = network_of(run, self.task.model_options())
+        self.model = network_of(run, self.task.model_options(), settings.data_dir)
         self.executor = executor_of(run, self.model, branches, settings, self.device)
         total = self.per_epoch * self.epochs
         self.optimizer = optimizer_of(run, self.model, self.executor, total, self.device)

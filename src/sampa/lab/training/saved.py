@@ -64,7 +64,7 @@ def load_saved(
     if found is None:
         raise ValueError(f"{path} has no {which} checkpoint that is whole")
     task = open_task(run, data_dir)
-    model = network_of(run, task.model_options())
+    model = network_of(run, task.model_options(), data_dir)
     try:
         model.load_state_dict(found.state["model"])
     except RuntimeError as error:
