@@ -27,6 +27,7 @@ class Keeper:
         self._owner = Owner(folder.id, folder.require_own)
         self._damaged: set[Path] = set()  # passed over on resume
         self._saves = ranks.is_first() or shards.mesh is not None
+        _require_one_folder(folder, shards)
         self.saved = 0
 
     def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
@@ -111,3 +112,18 @@ class Keeper:
     def _prune(self) -> None:
         damaged = self._damaged
         checkpoint.prune(self._folder, self.saved, self._keep, owner=self._owner, damaged=damaged)
+
+
+def _require_one_folder(folder: RunFolder, shards: Shards) -> None:
+    """Refuse a sharded run whose processes would write into different folders.
+
+    Raises:
+        ValueError: On all of them.
+    """
+    found = shards.together(lambda: (folder.read("run.json") or {}).get("id"))
+    strangers = [rank for rank, other in enumerate(found) if other != found[0]]
+    if strangers:
+        raise ValueError(
+            "--out must be one folder that all processes of a sharded run see, got another on "
+            f"ranks {strangers}: put it where every machine sees it, or leave out --shard"
+        )
