@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 import sampa
@@ -145,6 +146,26 @@ def test_without_the_switch_the_message_names_parameter_and_switch(
     for message in collect_ranks(2, train, run, timeout=30):
         assert f"no gradient arrived for '{name}'" in message
         assert "sampa.distribute(model, find_unused_parameters=True)" in message
+
+
+class Uneven(StochasticDepth):
+    """From its second pass on, branch 1 does without a layer; branch 0 waits for its gradient."""
+
+    passes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        x = self.first(x.flatten(1)).relu()
+        if dist.get_rank() == 0 or self.passes == 1:
+            x = x + self.maybe(x)
+        return self.last(x)
+
+
+@pytest.mark.parametrize("way", [{}, {"shared_memory": False, "bucket_mb": 0.001}], ids=str)
+def test_all_ranks_learn_that_one_branch_does_not_use_a_parameter(way: dict[str, Any]) -> None:
+    expected = "no gradient arrived for 'maybe.weight' on rank(s) [1]"
+    for message in collect_ranks(2, train, Run(steps=5, net=Uneven, distribute=way), timeout=30):
+        assert expected in message
 
 
 def test_a_layer_used_by_some_data_ranks_only_has_their_mean_everywhere() -> None:

@@ -12,7 +12,8 @@ import marshal
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from functools import cache, partial
@@ -200,12 +201,13 @@ class UnusedMark(ChangeMark):
     """In place of a batch's mark: a parameter took no part in this rank's pass, and should have.
 
     Args:
-        number: Of the parameter in the model, the same on all ranks.
+        parameters: Those of the model, in an order that all ranks share.
+        unused: Of them; the first is told.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, parameters: Iterable[Tensor], unused: AbstractSet[Tensor]) -> None:
         super().__init__()
-        self.said = CHANGED - 1 - number
+        self.said = CHANGED - 1 - next(i for i, p in enumerate(parameters) if p in unused)
 
 
 Chunk = bytes | Tensor | np.ndarray

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
-from sampa.execution.parallel.agreement import BatchMark
+from sampa.execution.parallel.agreement import BatchMark, UnusedMark
 from sampa.execution.parallel.exchange import (
     ParameterNames,
     Sharing,
@@ -67,6 +67,7 @@ class UsedParameters:
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._trainable = [p for p in parameters if p.requires_grad]
         self._used: set[Tensor] = set()
+        self._reached: set[Tensor] = set()  # also those that got none
         self._hooks = [p.register_post_accumulate_grad_hook(self._note) for p in self._trainable]
 
     def close(self) -> None:
@@ -74,14 +75,21 @@ class UsedParameters:
             hook.remove()
 
     def _note(self, p: Tensor) -> None:
+        self._reached.add(p)
         if p.grad is not None:  # a function may give no gradient to a parameter in its graph
             self._used.add(p)
 
     def forget(self) -> None:
         self._used.clear()
+        self._reached.clear()
 
     def unused(self) -> list[Tensor]:
         return [p for p in self._trainable if p.requires_grad and p not in self._used]
+
+    def reach_all(self) -> None:
+        """Give a gradient of zero to each parameter that backward did not come to."""
+        left = [p for p in self.unused() if p not in self._reached]
+        torch.autograd.backward(left, [torch.zeros_like(p) for p in left])
 
     def bitmap(self) -> Tensor:
         """1 where a parameter was used, in an order that all ranks share."""
@@ -169,8 +177,12 @@ class NetworkExchange:
         self, evaluator: Evaluator, branches: int, mark: BatchMark | None = None
     ) -> list[Vector]:
         unused = [] if self._use_varies else self._used.unused()
-        if unused:
+        if unused and Sharing.GATHER not in self._sharing:  # the losses are on their way already
             refuse_unused(self._names, unused)
+        if unused:
+            # The others wait for this rank: it takes part, and tells all what is wrong.
+            self._used.reach_all()
+            mark = UnusedMark(self._names, {*unused})
         if not self._buckets:
             refuse_uncalled()
         if Sharing.GATHER in self._sharing:

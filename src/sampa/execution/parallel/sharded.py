@@ -89,10 +89,10 @@ class ShardExchange:
         if Sharing.GATHER not in self._sharing:
             return [evaluator.taken()]
         used = [p.grad is not None for p in self._trained]
-        unused = [i for i, p in enumerate(self._names) if p.requires_grad and p.grad is None]
+        unused = {p for p in self._trained if p.requires_grad and p.grad is None}
         if unused and not self._use_varies:
             # The others wait for this rank: it takes part, and tells all what is wrong.
-            mark = UnusedMark(unused[0])
+            mark = UnusedMark(self._names, unused)
         self._losses.announce(self._loss, mark)
         uses = self._gathered_uses(used) if self._use_varies else None
         self._start(flush=True)

@@ -24,13 +24,12 @@ import torch
 from torch import Tensor
 
 from sampa.execution.evaluate import Evaluator
-from sampa.execution.parallel.agreement import BatchMark
+from sampa.execution.parallel.agreement import BatchMark, UnusedMark
 from sampa.execution.parallel.exchange import (
     ParameterNames,
     Sharing,
     gradient_stride,
     refuse_uncalled,
-    refuse_unused,
 )
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.vectors.vector import Vector, Weights, copy_
@@ -216,10 +215,12 @@ class SharedMemoryExchange:
         if not self._was_called:
             refuse_uncalled()
         own, weights = evaluator.taken(), evaluator.weights
-        if not self._use_varies:
-            unused = [p for p, g in zip(weights, own, strict=True) if p.requires_grad and g is None]
-            if unused:
-                refuse_unused(self._names, unused)
+        unused = {p for p, g in zip(weights, own, strict=True) if p.requires_grad and g is None}
+        if unused and not self._use_varies:
+            # The others wait for this rank: it takes part, and tells all what is wrong.
+            mark = UnusedMark(self._names, unused)
+            entries = zip(weights, own, strict=True)
+            own = Vector(torch.zeros_like(p) if p in unused else g for p, g in entries)
         written = self._write(own, weights, mark)
         patterns = self._patterns(own.pattern)[:branches]
         self._memory.wait(Slot.WRITTEN, written)
