@@ -9,6 +9,7 @@ Two network namespaces on one machine, joined by a pair of virtual interfaces wh
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import sampa
 from sampa.execution.parallel.model import chosen_bucket_mb
@@ -31,7 +32,7 @@ from sampa.lab.models import build
 NAMESPACES, ADDRESSES = ("sampa-0", "sampa-1"), ("10.231.7.1", "10.231.7.2")
 ENDS = ("sampa-v0", "sampa-v1")
 PORT = "29517"
-UNSHAPED = "unshaped"
+UNSHAPED, OWN = "unshaped", "float32"
 
 
 def open_link(rate: str) -> None:
@@ -70,16 +71,28 @@ def start(rank: int, arguments: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def measure(model_name: str, batch_size: int, bucket_mb: float | None, steps: int) -> None:
+def distributed(model: nn.Module, asked: argparse.Namespace) -> sampa.Parallel:
+    """The executor of this rank, with the size of buckets and the dtype that are asked for."""
+    (size,), (dtype,) = asked.bucket_mb, asked.exchange_dtype
+    executor = sampa.distribute(
+        model,
+        bucket_mb=None if size == "auto" else float(size),
+        shared_memory=False,
+        exchange_dtype=None if dtype == OWN else getattr(torch, dtype),
+    )
+    assert isinstance(executor, sampa.Parallel)
+    return executor
+
+
+def measure(asked: argparse.Namespace) -> None:
     """Make steps on this rank; rank 0 prints the median times as JSON."""
     torch.manual_seed(0)
-    model = build(model_name)
-    executor = sampa.distribute(model, bucket_mb=bucket_mb, shared_memory=False)
-    assert isinstance(executor, sampa.Parallel)
+    model = build(asked.model)
+    executor = distributed(model, asked)
     assert isinstance(executor.exchange, NetworkExchange)
     base = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer = sampa.SAMPa(base, executor=executor)
-    batch = torch.randn(batch_size, 3, 32, 32), torch.randint(10, (batch_size,))
+    batch = torch.randn(asked.batch_size, 3, 32, 32), torch.randint(10, (asked.batch_size,))
     times: dict[str, list[float]] = {"backward": [], "wait": [], "step": []}
     began, collect = 0.0, executor.exchange.collect
 
@@ -97,25 +110,33 @@ def measure(model_name: str, batch_size: int, bucket_mb: float | None, steps: in
         return gradients
 
     setattr(executor.exchange, "collect", timed_collect)  # noqa: B010 - the type is a method's
-    for _ in range(steps + 2):
+    for _ in range(asked.steps + 2):
         start = time.perf_counter()
         optimizer.step(loss_fn, batch)
         times["step"].append(time.perf_counter() - start)
     if executor.branch == 0:
         found = {name: 1e3 * statistics.median(values[2:]) for name, values in times.items()}
-        size = chosen_bucket_mb(model) if bucket_mb is None else bucket_mb
-        sent = sum(p.nbytes for p in model.parameters())
-        print(json.dumps({"bucket_mb": size, "gradient_bytes": sent, "milliseconds": found}))
+        (size,), (dtype,) = asked.bucket_mb, asked.exchange_dtype
+        stated = {
+            "bucket_mb": chosen_bucket_mb(model) if size == "auto" else float(size),
+            "gradient_bytes": executor.traffic.gradient_bytes // (asked.steps + 1),  # but the first
+            "milliseconds": found,
+            "rounded_to": None if dtype == OWN else dtype,
+        }
+        print(json.dumps(stated))
 
 
-def measured_at(rate: str, sizes: list[str], arguments: list[str]) -> list[dict[str, Any]]:
-    """One entry for each size of buckets."""
+def measured_at(
+    rate: str, sizes: list[str], dtypes: list[str], arguments: list[str]
+) -> list[dict[str, Any]]:
+    """One entry for each dtype and size of buckets."""
     close_link()
     open_link(rate)
     found: list[dict[str, Any]] = []
     try:
-        for size in sizes:
-            ranks = [start(rank, [*arguments, "--bucket-mb", size]) for rank in range(2)]
+        for dtype, size in itertools.product(dtypes, sizes):
+            own = [*arguments, "--bucket-mb", size, "--exchange-dtype", dtype]
+            ranks = [start(rank, own) for rank in range(2)]
             texts = [rank.communicate()[0] for rank in ranks]
             if any(rank.returncode for rank in ranks):
                 sys.exit("a rank failed")
@@ -133,17 +154,18 @@ def main() -> None:
     rates = ["100mbit", "1gbit", UNSHAPED]
     parser.add_argument("--rates", nargs="+", default=rates, help="as tc writes them")
     parser.add_argument("--bucket-mb", nargs="+", default=["25", "1", "0.5", "auto"])
+    known = [OWN, "bfloat16", "float16"]
+    parser.add_argument("--exchange-dtype", nargs="+", default=[OWN], choices=known)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--json", type=Path, help="write what was found to this file")
     parsed = parser.parse_args()
     if "RANK" in os.environ:
-        (size,) = parsed.bucket_mb
-        bucket_mb = None if size == "auto" else float(size)
-        measure(parsed.model, parsed.batch_size, bucket_mb, parsed.steps)
+        measure(parsed)
         return
     own = ["--model", parsed.model, "--batch-size", str(parsed.batch_size)]
     own += ["--steps", str(parsed.steps)]
-    links = [link for rate in parsed.rates for link in measured_at(rate, parsed.bucket_mb, own)]
+    asked = parsed.bucket_mb, parsed.exchange_dtype, own
+    links = [link for rate in parsed.rates for link in measured_at(rate, *asked)]
     if parsed.json is not None:
         problem = {"model": parsed.model, "batch_size": parsed.batch_size, "steps": parsed.steps}
         stated = {"conditions": {**Conditions.now().values, "problem": problem}, "links": links}

@@ -223,6 +223,10 @@ def count_bytes(mesh: DeviceMesh) -> None:
     sizes: list[Any] = [None] * 4
     torch.distributed.all_gather_object(sizes, sum(t.numel() for t in own))
     assert sum(sizes[:2]) == sum(p.numel() for p in session.model.parameters())
+    rounded = {"exchange_dtype": torch.bfloat16, "check_every": 1}  # weights, bit for bit
+    session = Session(Case("rounded", base="adamw", distribute=rounded), mesh)
+    session.advance([first, *others])
+    assert session.executor.traffic.gradient_bytes == 2 * 2 * sum(t.numel() for t in own)
 
 
 def compute_in_bf16(mesh: DeviceMesh) -> None:

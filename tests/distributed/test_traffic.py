@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import sampa
 from sampa.execution.parallel.groups import Traffic
@@ -42,6 +43,20 @@ def test_a_step_on_two_branches_sends_one_gradient_and_one_header(way: dict[str,
     for counted in run_ranks(2, traffic_by_step, replace(RUN, distribute=way)):
         assert [t.gradient_bytes for t in counted[1:]] == [ONE_GRADIENT] * 5
         assert [t.header_bytes for t in counted[1:]] == [HEADER] * 5
+
+
+ROUNDED = {"shared_memory": False, "exchange_dtype": torch.bfloat16}
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("bucket_mb", [None, 0.001])
+def test_rounded_gradients_are_half_the_bytes_and_the_same_on_all_ranks(
+    bucket_mb: float | None, accumulate: int
+) -> None:
+    rounded = {**ROUNDED, "bucket_mb": bucket_mb, "check_every": 1}  # weights, bit for bit
+    run = replace(RUN, distribute=rounded, options={"accumulate": accumulate})
+    for counted in run_ranks(2, traffic_by_step, run):
+        assert [t.gradient_bytes for t in counted[1:]] == [ONE_GRADIENT // 2] * 5
 
 
 def test_the_first_step_of_sampa_sends_nothing() -> None:

@@ -27,6 +27,7 @@ def distribute(
     timeout: float = 300,
     check_every: int = 100,
     shared_memory: bool = True,
+    exchange_dtype: torch.dtype | None = None,
 ) -> Executor:
     """Prepare a model for sharpness-aware training on the processes at hand.
 
@@ -48,6 +49,9 @@ def distribute(
             this many rounds.
         shared_memory: Let branches on the CPUs of one machine exchange gradients through memory
             that they share; the result is the same.
+        exchange_dtype: `torch.bfloat16` or `torch.float16` rounds gradients on their way between
+            branches over a network, for slow links: half the bytes of float32. All ranks use the
+            rounded gradients and stay equal, but the result is no longer that of one process.
 
     Examples:
         >>> import torch
@@ -62,6 +66,8 @@ def distribute(
     require("bucket_mb", bucket_mb, bucket_mb is None or bucket_mb > 0, "> 0 or None")
     require("timeout", timeout, timeout > 0, "> 0")
     require("check_every", check_every, check_every >= 1, ">= 1")
+    short = exchange_dtype in (None, torch.bfloat16, torch.float16)
+    require("exchange_dtype", exchange_dtype, short, "torch.bfloat16, torch.float16 or None")
     if mesh is None and launched_world_size() == 1 and not is_distributed():
         return Serial(model)
     patience = datetime.timedelta(seconds=timeout)
@@ -70,7 +76,9 @@ def distribute(
         mesh = open_mesh(device, branches, patience)
     names = mesh.mesh_dim_names
     require("mesh", names, names == DIMENSIONS, f"one of sampa.mesh, with dimensions {DIMENSIONS}")
-    options = RouteOptions(find_unused_parameters, bucket_mb, patience, shared_memory)
+    options = RouteOptions(
+        find_unused_parameters, bucket_mb, patience, shared_memory, exchange_dtype
+    )
     return Parallel(model, mesh, options, check_every)
 
 

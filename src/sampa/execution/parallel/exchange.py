@@ -64,6 +64,11 @@ class Exchange(Protocol):
         ...
 
 
+def travelling(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
+    """The dtype in which a gradient goes to the other branches: none that takes more bytes."""
+    return own if asked is None or asked.itemsize >= own.itemsize else asked
+
+
 def refuse_unused(names: ParameterNames, unused: Sequence[Tensor]) -> NoReturn:
     """Refuse to go on with a gradient of which others expect more, naming the first parameter."""
     raise RuntimeError(

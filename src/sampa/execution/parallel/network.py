@@ -25,6 +25,7 @@ from sampa.execution.parallel.exchange import (
     gradient_stride,
     refuse_uncalled,
     refuse_unused,
+    travelling,
 )
 from sampa.execution.parallel.groups import Groups
 from sampa.vectors.vector import Vector
@@ -39,17 +40,23 @@ class Bucket:
 
     parameters: list[Tensor]
     strides: list[tuple[int, ...]]
-    rows: list[Tensor]  # one per branch; this rank's is the reducer's own memory
+    buffer: Tensor  # the reducer's own memory
+    rows: list[Tensor]  # one per branch; this rank's is the buffer, unless it travels rounded
     is_averaged: bool = False
     averaging: torch.futures.Future[None] | None = None
     gathering: list[dist.Work] = field(default_factory=list)
+
+    def round(self, branch: int) -> None:
+        """Put this branch's gradient into its row, if it is to travel in another dtype."""
+        if self.rows[branch] is not self.buffer:
+            self.rows[branch].copy_(self.buffer)
 
     def gradients(self, branch: int) -> Gradients:
         """A copy of the gradient of each parameter, as computed by `branch`.
 
         The reducer fills its memory again, and a tensor in it may not be aligned.
         """
-        flat = self.rows[branch]
+        flat = self.rows[branch].to(self.buffer.dtype)
         views, offset = [], flat.storage_offset()
         for p, stride in zip(self.parameters, self.strides, strict=True):
             views.append(flat.as_strided(p.shape, stride, offset))
@@ -127,8 +134,16 @@ class GatheredLosses:
 class NetworkExchange:
     """Averages over data ranks and gathers over branches, bucket by bucket, in a fixed order."""
 
-    def __init__(self, groups: Groups, names: ParameterNames, *, use_varies: bool) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        names: ParameterNames,
+        *,
+        use_varies: bool,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self._names = names
+        self._dtype = dtype
         self._used = UsedParameters(names)
         self._groups = groups
         self._use_varies = use_varies
@@ -157,9 +172,13 @@ class NetworkExchange:
         rows = [buffer]
         if Sharing.GATHER in self._sharing:
             # Here and not in a callback, which has a stream of its own on a GPU.
-            rows = [torch.empty_like(buffer) for _ in range(self._groups.branches - 1)]
-            rows.insert(self._groups.branch, buffer)
-        own = Bucket(parameters, [self._stride(p) for p in parameters], rows)
+            dtype = travelling(buffer.dtype, self._dtype)
+            rounds = dtype != buffer.dtype
+            count = self._groups.branches - (0 if rounds else 1)
+            rows = [torch.empty_like(buffer, dtype=dtype) for _ in range(count)]
+            if not rounds:
+                rows.insert(self._groups.branch, buffer)
+        own = Bucket(parameters, [self._stride(p) for p in parameters], buffer, rows)
         self._buckets.append(own)
         if Sharing.AVERAGE in self._sharing:
             averaging = self._groups.average_over_data(buffer).get_future()
@@ -242,6 +261,7 @@ class NetworkExchange:
                 return
             while self._gathers < len(self._buckets) and self._buckets[self._gathers].is_averaged:
                 ready = self._buckets[self._gathers]
+                ready.round(self._groups.branch)
                 ready.gathering = self._groups.gather_branches([ready.rows], self._gathers)
                 self._gathers += 1
 

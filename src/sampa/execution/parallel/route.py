@@ -28,6 +28,7 @@ class RouteOptions:
     bucket_mb: float | None
     timeout: datetime.timedelta
     shared_memory: bool
+    exchange_dtype: torch.dtype | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class Route:
 
     def _over_network(self) -> tuple[NetworkExchange, ReducedModel]:
         use_varies, bucket_mb = self.options.use_varies, self.options.bucket_mb
-        network = NetworkExchange(self.groups, self.names, use_varies=use_varies)
+        network = NetworkExchange(
+            self.groups, self.names, use_varies=use_varies, dtype=self.options.exchange_dtype
+        )
         reduced = ReducedModel(
             self.model, self.statistics, bucket_mb=bucket_mb, find_unused=use_varies
         )

@@ -24,7 +24,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from sampa.execution.evaluate import Evaluator
 from sampa.execution.lookahead import clear_gradients
 from sampa.execution.parallel.agreement import BatchMark, UnusedMark
-from sampa.execution.parallel.exchange import ParameterNames, Sharing
+from sampa.execution.parallel.exchange import ParameterNames, Sharing, travelling
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.execution.parallel.model import MB, PlainModel, SharedStatistics, chosen_bucket_mb
 from sampa.execution.parallel.network import GatheredLosses
@@ -53,11 +53,18 @@ class ShardExchange:
     """Gives every branch's gradient to the others, shard by shard, in a fixed order."""
 
     def __init__(
-        self, groups: Groups, names: ParameterNames, *, use_varies: bool, bucket_bytes: float
+        self,
+        groups: Groups,
+        names: ParameterNames,
+        *,
+        use_varies: bool,
+        bucket_bytes: float,
+        dtype: torch.dtype | None,
     ) -> None:
         self._groups = groups
         self._names = names
         self._use_varies = use_varies
+        self._dtype = dtype
         self._trained = [p for p in names if p.requires_grad]
         self._losses = GatheredLosses(groups)
         self._loss = torch.zeros(())
@@ -106,7 +113,10 @@ class ShardExchange:
                     if not is_used:
                         del rows[p]
         self._rows = []
-        return [Vector(rows.get(p) for p in evaluator.weights) for rows in found]
+        return [
+            Vector(rows[p].to(p.dtype) if p in rows else None for p in evaluator.weights)
+            for rows in found
+        ]
 
     def losses(self, branches: int) -> list[Tensor]:
         return self._losses.wait(branches)
@@ -146,6 +156,7 @@ class ShardExchange:
         for p in bucket:
             shard = local([p])[0].detach()
             own = torch.zeros_like(shard) if p.grad is None else local([p.grad])[0]
+            own = own.to(travelling(own.dtype, self._dtype))
             row = [torch.empty_like(own) for _ in range(self._groups.branches - 1)]
             row.insert(self._groups.branch, own)
             for rows, t in zip(self._rows, row, strict=True):
@@ -207,8 +218,13 @@ class ShardRoute:
 
     def _exchange(self) -> ShardExchange:
         size = self.options.bucket_mb or chosen_bucket_mb(self.model)
-        use_varies = self.options.use_varies
-        return ShardExchange(self.groups, self.names, use_varies=use_varies, bucket_bytes=size * MB)
+        return ShardExchange(
+            self.groups,
+            self.names,
+            use_varies=self.options.use_varies,
+            bucket_bytes=size * MB,
+            dtype=self.options.exchange_dtype,
+        )
 
 
 def is_gathered(model: nn.Module) -> bool:

@@ -149,6 +149,7 @@ class MeasuredLink:
         bucket_mb: Their size.
         gradient_bytes: What each machine sent in a step.
         milliseconds: Medians of "backward", "wait" and "step".
+        rounded_to: The dtype in which gradients travelled, if it was another than their own.
     """
 
     rate: str
@@ -156,6 +157,7 @@ class MeasuredLink:
     bucket_mb: float
     gradient_bytes: int
     milliseconds: dict[str, float]
+    rounded_to: str | None = None
 
     @property
     def wire(self) -> float:
@@ -168,7 +170,8 @@ class MeasuredLink:
     @property
     def bound(self) -> float:
         """max(0, wire − backward) + one bucket, in milliseconds."""
-        bucket = min(self.bucket_mb * 2**20 / self.gradient_bytes, 1) * self.wire
+        sent = self.bucket_mb * 2**20 / (1 if self.rounded_to is None else 2)
+        bucket = min(sent / self.gradient_bytes, 1) * self.wire
         return max(0.0, self.wire - self.milliseconds["backward"]) + bucket
 
 
@@ -176,7 +179,7 @@ def link_table(links: Sequence[MeasuredLink]) -> Table:
     """The exchange's wait at each rate and size of buckets, beside the model's."""
     rows = tuple(
         row(
-            link.rate,
+            link.rate if link.rounded_to is None else f"{link.rate}, {link.rounded_to}",
             f"{link.bucket_mb:g}" + (" (chosen)" if link.chosen else ""),
             *(
                 number_cell(value, ".0f")
