@@ -1,5 +1,6 @@
 """Settings for every test: one thread, because the number of threads changes the bits of a sum."""
 
+import gc
 import signal
 
 import pytest
@@ -20,6 +21,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Many quick tests. Everything else starts processes or trains.
 QUICK = ("unit", "golden", "reference")
+
+
+# What is loaded here stays: to look through it again and again for garbage takes seconds.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

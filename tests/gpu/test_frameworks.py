@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 import sampa
 from sampa.integrations.accelerate import SharpnessAwareAccelerator
 from tests.integrations import test_lightning, test_transformers
-from tests.integrations.digits import Classifier, images, small_net
+from tests.integrations.digits import images, small_net
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in test_lightning.ITS_WARNINGS]
@@ -54,9 +54,11 @@ def test_accelerate_trains_in_half_precision(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_lightning_trains_in_half_precision(device: str, tmp_path: Path) -> None:
+    from tests.integrations.modules import Classifier, fit
+
     half = "16-mixed" if device == "cuda" else "bf16-mixed"
     module = Classifier(rho=0.1)
-    trainer = test_lightning.fit(module, tmp_path, batch=4, accelerator=device, precision=half)
+    trainer = fit(module, tmp_path, batch=4, accelerator=device, precision=half)
     (optimizer,) = trainer.optimizers
     module.to(device)  # Lightning takes it back to the CPU
     assert_trained(optimizer, module, device)

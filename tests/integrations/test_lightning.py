@@ -10,18 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 import sampa
-from sampa.integrations.lightning import SharpnessAwareStrategy, StepMonitor
-from tests.integrations.digits import Classifier, images, small_net
+from tests.integrations.digits import CLIP, images, small_net
 from tests.ranks import run_ranks
 
-CLIP = 0.3  # less than most norms of the gradients
 # Lightning's own use of torch, and its advice.
 ITS_WARNINGS = [".*LeafSpec.*", ".*does not have many workers.*", ".*dirpath has changed.*"]
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in ITS_WARNINGS]
@@ -36,58 +32,6 @@ def _alone() -> Iterator[None]:
         torch.distributed.destroy_process_group()
     os.environ.clear()
     os.environ.update(before)
-
-
-class Manual(Classifier):
-    """With manual optimization."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.automatic_optimization = False
-
-    def training_step(self, batch: Any, batch_idx: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        def loss_fn(batch: Any) -> Tensor:
-            return F.cross_entropy(self(batch[0]), batch[1])
-
-        optimizer: Any = self.optimizers()
-        optimizer.step(loss_fn, batch=batch)
-
-    def on_train_epoch_end(self) -> None:
-        scheduler: Any = self.lr_schedulers()
-        scheduler.step()
-
-
-class Keep(StepMonitor):
-    """Also keeps the losses that `training_step` logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.losses: list[float] = []
-
-    def on_train_batch_end(self, trainer: Trainer, *args: Any, **kwargs: Any) -> None:
-        super().on_train_batch_end(trainer, *args, **kwargs)
-        self.losses += [float(v) for k, v in trainer.callback_metrics.items() if k == "train_loss"]
-
-
-def fit(
-    module: Classifier, folder: Path | str, ckpt: str | None = None, batch: int = 8, **keywords: Any
-) -> Trainer:
-    keywords = {"devices": 1, "gradient_clip_val": CLIP, "max_epochs": 2, **keywords}
-    keywords.setdefault("accelerator", "cpu")
-    if not module.automatic_optimization:
-        module.options["max_norm"] = keywords.pop("gradient_clip_val")
-    trainer = Trainer(
-        default_root_dir=folder,
-        strategy=SharpnessAwareStrategy(),
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[ModelCheckpoint(dirpath=folder, save_top_k=-1), Keep()],
-        **keywords,
-    )
-    train, val = (DataLoader(images(n), batch_size=batch) for n in (28, 11))
-    trainer.fit(module, train, val, ckpt_path=ckpt, weights_only=True)
-    return trainer
 
 
 def plain_loop(
@@ -132,6 +76,8 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 
 def test_an_unchanged_training_step_equals_a_plain_loop_bit_for_bit(tmp_path: Path) -> None:
     """With dropout, BatchNorm, a schedule and clipping; checkpoints are written, steps counted."""
+    from tests.integrations.modules import Classifier, Keep, fit
+
     module = Classifier(rho=0.1, lam=0.2)
     trainer = fit(module, tmp_path)
     weights, losses = plain_loop(rho=0.1, lam=0.2)
@@ -152,6 +98,8 @@ def test_an_unchanged_training_step_equals_a_plain_loop_bit_for_bit(tmp_path: Pa
 
 
 def test_sam_accumulates_and_trains_in_bf16(tmp_path: Path) -> None:
+    from tests.integrations.modules import Classifier, fit
+
     module = Classifier("sam", rho=0.05, accumulate=2)
     fit(module, tmp_path, precision="bf16-mixed")
     ours = module.net.state_dict()
@@ -168,6 +116,8 @@ WINDOWS: dict[str, Any] = {
 
 def test_accumulated_batches_equal_a_plain_loop_and_resume(tmp_path: Path) -> None:
     """With a schedule by steps, clipping, dropout, BatchNorm and a last window that is short."""
+    from tests.integrations.modules import Classifier, fit
+
     whole, resumed = (Classifier(rho=0.1, interval="step") for _ in range(2))
     trainer = fit(whole, tmp_path / "whole", batch=2, **ACCUMULATING)
     assert same(whole.net.state_dict(), plain_loop(rho=0.1, **WINDOWS)[0])
@@ -180,6 +130,8 @@ def test_accumulated_batches_equal_a_plain_loop_and_resume(tmp_path: Path) -> No
 
 
 def test_manual_optimization_equals_a_plain_loop_bit_for_bit(tmp_path: Path) -> None:
+    from tests.integrations.modules import Manual, fit
+
     module = Manual(rho=0.1)
     trainer = fit(module, tmp_path)
     assert same(module.net.state_dict(), plain_loop(rho=0.1)[0])
@@ -188,6 +140,8 @@ def test_manual_optimization_equals_a_plain_loop_bit_for_bit(tmp_path: Path) -> 
 
 
 def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path: Path) -> None:
+    from tests.integrations.modules import Classifier, fit
+
     whole, resumed = Classifier(rho=0.1), Classifier(rho=0.1)
     fit(whole, tmp_path / "whole")
     trainer = fit(resumed, tmp_path / "resumed", str(tmp_path / "whole" / "epoch=0-step=4.ckpt"))
@@ -198,6 +152,8 @@ def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings("ignore:.training_step. returned .None.")
 def test_what_does_not_fit_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    from tests.integrations.modules import Classifier, Manual, fit
+
     with pytest.raises(RuntimeError, match="pass accumulate= to the optimizer, which cuts them"):
         fit(Classifier("msam", num_shards=2), tmp_path, **ACCUMULATING)
     with pytest.raises(ValueError, match='gradient_clip_algorithm must be "norm"'):
@@ -224,6 +180,8 @@ def test_what_does_not_fit_is_refused_with_what_to_write(tmp_path: Path) -> None
 
 def trained(folder: str, devices: int, batch: int = 8) -> list[tuple[Any, ...]]:
     """One rank: automatic, resumed, manual and accumulating runs."""
+    from tests.integrations.modules import Classifier, Manual, fit
+
     for text in ITS_WARNINGS:
         warnings.filterwarnings("ignore", text)
     results = []

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
-from transformers import TrainingArguments, get_linear_schedule_with_warmup
 
 import sampa
-from sampa.integrations.transformers import SharpnessAwareTrainer
 from tests.integrations.texts import Sentences, Tags, small_bert, small_tagger
+from tests.lazy import Lazy
 from tests.ranks import run_ranks
 
+transformers, integration = Lazy("transformers"), Lazy("sampa.integrations.transformers")
 SEED = 42  # the Trainer's own
 SETTINGS: dict[str, Any] = {
     "use_cpu": True,
@@ -37,9 +37,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")
 
 
 def make(folder: Path | str, changes: dict[str, Any] | None = None, **keywords: Any) -> Any:
-    args = TrainingArguments(str(folder), **{**SETTINGS, **(changes or {})})
+    args = transformers.TrainingArguments(str(folder), **{**SETTINGS, **(changes or {})})
     keywords = {"model": small_bert(), "train_dataset": Sentences(), "rho": 0.1, **keywords}
-    return SharpnessAwareTrainer(args=args, **keywords)
+    return integration.SharpnessAwareTrainer(args=args, **keywords)
 
 
 def with_sgd(folder: Path | str, changes: dict[str, Any] | None = None, **keywords: Any) -> Any:
@@ -67,7 +67,7 @@ def plain_loop(
     optimizer = make(sgd(model), executor=sampa.Serial(model), **options)
     batches: list[Any] = [*DataLoader(Sentences(), batch_size=8 // parts)]
     windows = [batches[first : first + parts] for first in range(0, len(batches), parts)]
-    scheduler = get_linear_schedule_with_warmup(optimizer, 0, 2 * len(windows))
+    scheduler = transformers.get_linear_schedule_with_warmup(optimizer, 0, 2 * len(windows))
     for _ in range(2):
         for window in windows:
             model.train()
@@ -207,10 +207,10 @@ def test_what_does_not_fit_is_refused_with_what_to_write(tmp_path: Path) -> None
     trainer = make(tmp_path, model=model, optimizers=(optimizer, None))
     with pytest.raises(TypeError, match="got a sampa optimizer; pass its base"):
         trainer.train()
-    args = TrainingArguments(str(tmp_path), **SETTINGS)
+    args = transformers.TrainingArguments(str(tmp_path), **SETTINGS)
     args.fsdp = "full_shard"
     with pytest.raises(ValueError, match="fsdp must not be set"):
-        SharpnessAwareTrainer(model=small_bert(), args=args)
+        integration.SharpnessAwareTrainer(model=small_bert(), args=args)
 
 
 # ---- several processes -------------------------------------------------------------------------

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-)
+
+from tests.lazy import Lazy
+
+transformers = Lazy("transformers")
 
 
 class Sentences(Dataset[dict[str, Tensor]]):
@@ -48,13 +47,13 @@ SIZES: dict[str, Any] = {
 }
 
 
-def small_bert() -> BertForSequenceClassification:
+def small_bert() -> Any:
     torch.manual_seed(0)
-    return BertForSequenceClassification(BertConfig(**SIZES))
+    return transformers.BertForSequenceClassification(transformers.BertConfig(**SIZES))
 
 
-def small_tagger() -> BertForTokenClassification:
+def small_tagger() -> Any:
     """Without dropout, which draws anew for each part of a batch."""
     torch.manual_seed(0)
     still: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return BertForTokenClassification(BertConfig(**SIZES, **still))
+    return transformers.BertForTokenClassification(transformers.BertConfig(**SIZES, **still))

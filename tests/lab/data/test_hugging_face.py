@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value, disable_progress_bars
-from datasets import Image as ImageFeature
 from PIL import Image
 
 from sampa.lab.data.glue import TextData
 from sampa.lab.data.hugging_face import ArrowImages, load_hugging_face
 from sampa.lab.data.image_files import center
+from tests.lazy import Lazy
 
-ANIMALS = ClassLabel(names=["cat", "dog"])
+datasets = Lazy("datasets")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet() -> None:
-    disable_progress_bars()
+    datasets.disable_progress_bars()
 
 
 def encoded(shade: int) -> dict[str, Any]:
@@ -31,24 +30,31 @@ def encoded(shade: int) -> dict[str, Any]:
     return {"bytes": buffer.getvalue(), "path": None}
 
 
-def pictures(shades: list[int]) -> Dataset:
+def pictures(shades: list[int]) -> Any:
     columns = {
         "id": shades,
         "photo": [encoded(s) for s in shades],
         "animal": [s % 2 for s in shades],
     }
-    features = Features({"id": Value("int64"), "photo": ImageFeature(), "animal": ANIMALS})
-    return Dataset.from_dict(columns, features=features)
+    animals = datasets.ClassLabel(names=["cat", "dog"])
+    features = datasets.Features(
+        {"id": datasets.Value("int64"), "photo": datasets.Image(), "animal": animals}
+    )
+    return datasets.Dataset.from_dict(columns, features=features)
 
 
-def texts(labels: list[Any], kind: Any) -> Dataset:
+def texts(labels: list[Any], kind: Any) -> Any:
     columns = {"a": [f"first {i}" for i in range(len(labels))], "b": ["second"] * len(labels)}
-    features = Features({"a": Value("string"), "b": Value("string"), "label": kind})
-    return Dataset.from_dict({**columns, "label": labels}, features=features)
+    features = datasets.Features(
+        {"a": datasets.Value("string"), "b": datasets.Value("string"), "label": kind}
+    )
+    return datasets.Dataset.from_dict({**columns, "label": labels}, features=features)
 
 
 def test_images_with_their_classes_and_splits(tmp_path: Path) -> None:
-    DatasetDict({"train": pictures([10, 11, 13]), "test": pictures([20])}).save_to_disk(tmp_path)
+    datasets.DatasetDict({"train": pictures([10, 11, 13]), "test": pictures([20])}).save_to_disk(
+        tmp_path
+    )
     train, test = load_hugging_face(tmp_path, size=8)
     assert isinstance(train, ArrowImages)
     assert isinstance(test, ArrowImages)
@@ -84,10 +90,10 @@ def test_one_split_is_parted_the_same_way_every_time(tmp_path: Path) -> None:
 
 
 def test_pairs_of_text_and_hidden_test_labels(tmp_path: Path) -> None:
-    hidden = texts([-1, -1], Value("int64"))
-    kinds = texts([0, 2, 1], ClassLabel(names=["no", "maybe", "yes"]))
-    DatasetDict(
-        {"train": kinds, "validation": texts([1], Value("int64")), "test": hidden}
+    hidden = texts([-1, -1], datasets.Value("int64"))
+    kinds = texts([0, 2, 1], datasets.ClassLabel(names=["no", "maybe", "yes"]))
+    datasets.DatasetDict(
+        {"train": kinds, "validation": texts([1], datasets.Value("int64")), "test": hidden}
     ).save_to_disk(tmp_path)
     train, test = load_hugging_face(tmp_path)
     assert isinstance(train, TextData)
@@ -101,7 +107,7 @@ def test_pairs_of_text_and_hidden_test_labels(tmp_path: Path) -> None:
 
 
 def test_classes_may_be_words(tmp_path: Path) -> None:
-    words = texts(["good", "bad", "good", "bad", "bad"], Value("string"))
+    words = texts(["good", "bad", "good", "bad", "bad"], datasets.Value("string"))
     words.remove_columns("b").save_to_disk(tmp_path)
     train, test = load_hugging_face(tmp_path)
     assert isinstance(train, TextData)
@@ -113,10 +119,10 @@ def test_classes_may_be_words(tmp_path: Path) -> None:
 def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"as datasets\.save_to_disk writes it"):
         load_hugging_face(tmp_path)
-    Dataset.from_dict({"x": [1.0], "label": [0]}).save_to_disk(tmp_path / "numbers")
+    datasets.Dataset.from_dict({"x": [1.0], "label": [0]}).save_to_disk(tmp_path / "numbers")
     with pytest.raises(ValueError, match=r"a column of images, or one or two of text.*x \(double"):
         load_hugging_face(tmp_path / "numbers")
-    Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "plain")
+    datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path / "plain")
     with pytest.raises(ValueError, match="must have a column of labels"):
         load_hugging_face(tmp_path / "plain")
 
@@ -128,12 +134,15 @@ def test_paths_that_a_file_names_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "set" / "state.json").write_text(json.dumps(state))
     with pytest.raises(ValueError, match=r"must name files of its own, got '\.\./other/data"):
         load_hugging_face(tmp_path / "set")
-    named = Dataset.from_dict(
+    named = datasets.Dataset.from_dict(
         {"image": [{"bytes": None, "path": "/etc/passwd"}], "label": [0]},
-        features=Features(
-            {"image": {"bytes": Value("binary"), "path": Value("string")}, "label": Value("int64")}
+        features=datasets.Features(
+            {
+                "image": {"bytes": datasets.Value("binary"), "path": datasets.Value("string")},
+                "label": datasets.Value("int64"),
+            }
         ),
-    ).cast_column("image", ImageFeature(decode=False))
+    ).cast_column("image", datasets.Image(decode=False))
     images = ArrowImages(
         np.zeros(1, np.int64),
         ("0",),
