@@ -19,7 +19,8 @@ def test_the_page_is_written_and_its_size_said(
     write_run(root / "half", a_run("asam"), finished=False)
     assert main(["report", str(root), option, str(out)]) == 0
     size = out.stat().st_size / 1000
-    assert capsys.readouterr().out == f"{out}: 9 runs, 1 left out, {size:.0f} kB\n"
+    told = f"{out}: 9 runs, 1 left out (the page says why), {size:.0f} kB\n"
+    assert capsys.readouterr().out == told
     assert out.read_text().startswith("<!doctype html>")
 
 

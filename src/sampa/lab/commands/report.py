@@ -20,6 +20,7 @@ def main(arguments: ReportArguments) -> int:
     # References to characters that UTF-8 has no bytes for, as in undecodable file names.
     page = made.html.encode("utf-8", "xmlcharrefreplace")
     arguments.out.write_bytes(page)
-    left_out = f", {made.left_out} left out" if made.left_out else ""
-    say(f"{arguments.out}: {made.runs} runs{left_out}, {len(page) / 1000:.0f} kB")
+    left_out = f", {made.left_out} left out (the page says why)" if made.left_out else ""
+    runs = "1 run" if made.runs == 1 else f"{made.runs} runs"
+    say(f"{arguments.out}: {runs}{left_out}, {len(page) / 1000:.0f} kB")
     return 0

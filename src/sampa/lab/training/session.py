@@ -56,7 +56,7 @@ class Settings:
 
     Attributes:
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
-        resume: Go on with the run in that folder.
+        resume: Go on with the run in that folder, or begin it where there is none.
         strict: With --resume: refuse conditions that may change the last bits (torch version,
             threads, processor, number of shards) instead of warning.
         allow_changes: With --resume: accept other hyper-parameters than the run began with.
