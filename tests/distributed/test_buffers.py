@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 import sampa
-from tests.distributed.training import Run, Session, differences, parallel, serial, train
+from tests.distributed.training import Outcome, Run, Session, differences, parallel, serial, train
 from tests.ranks import collect_ranks, run_ranks
 
 pytestmark = pytest.mark.dist
@@ -69,6 +69,26 @@ def test_buffers_that_passes_read_are_those_of_one_process(make: Any, shared_mem
     before = dict(net_with_buffers().named_buffers())
     assert [n for n, b in before.items() if torch.equal(b, expected.model[n])] == ["2.scale"]
     assert [differences(outcome, expected) for outcome in parallel(run)] == [[], []]
+
+
+def train_after_evaluation(run: Run) -> Outcome:
+    """Three steps with some layers in evaluation, then six with all of them training."""
+    session = Session(run)
+    late = session.model.get_submodule("2")
+    late.eval()
+    session.advance(3)
+    late.train()
+    session.advance(6)
+    return session.outcome()
+
+
+def test_layers_that_train_later_have_the_buffers_of_one_process() -> None:
+    """They leave their buffers alone in the first pass, which tells nothing of later ones."""
+    run = Run(net=net_with_buffers)
+    (expected,) = run_ranks(1, train_after_evaluation, run)
+    assert not torch.equal(expected.model["2.1.table"], net_with_buffers().get_buffer("2.1.table"))
+    for outcome in run_ranks(2, train_after_evaluation, run):
+        assert differences(outcome, expected) == []
 
 
 def test_more_probes_than_branches_begin_with_the_same_buffers() -> None:

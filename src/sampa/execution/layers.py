@@ -60,7 +60,7 @@ class Layers:
     Attributes:
         model: The whole model, if it is known.
         has_learned: Whether a pass has shown which buffers change.
-        changing: Those that did.
+        changing: Those that did, and those of layers that did not train then, which may later.
     """
 
     def __init__(self, model: nn.Module | None) -> None:
@@ -162,7 +162,9 @@ class Layers:
                         "a pass that may not count; it was not put back, and will be from now on",
                         stacklevel=2,
                     )
-            elif is_first and layer.training and buffer.tensor.nbytes > LARGE_BUFFER:
+            elif is_first and not layer.training:
+                self.changing.add(buffer.place)
+            elif is_first and buffer.tensor.nbytes > LARGE_BUFFER:
                 self._steady.add(buffer.place)
 
     @contextmanager

@@ -139,10 +139,19 @@ class Agreement:
             first = found[:1, :, i] if is_sharded(t) else found[:1, :1, i]
             differing = _ranks_where(found[..., i] != first)
             if differing:
+                rule = (
+                    "weights must change in optimizer.step only, or by the same operation on every "
+                    "rank (load checkpoints on all of them)"
+                )
+                if name not in self._names.values():
+                    rule = (
+                        "a buffer that the first training pass left alone must stay as it is: what "
+                        "a layer keeps there later is not brought to other ranks; let it write in "
+                        "the first pass, or be in evaluation then"
+                    )
                 raise RuntimeError(
                     f"step {self._groups.step}: the replicas differ: {name!r} on rank(s) "
-                    f"{differing} is not what rank 0 has; weights must change in optimizer.step "
-                    "only, or by the same operation on every rank (load checkpoints on all of them)"
+                    f"{differing} is not what rank 0 has; {rule}"
                 )
 
 
