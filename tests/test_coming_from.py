@@ -26,6 +26,8 @@ def test_parameters_and_a_class_in_place_of_the_base_are_refused(name: str, kind
     message = r"base must be a torch optimizer, got \w+; build it first.*sampa\.SAM\(torch\.optim"
     with pytest.raises(TypeError, match=message):
         sampa.METHODS[name](kind(tiny_mlp().parameters()), torch.optim.SGD, lr=0.1, momentum=0.9)
+    with pytest.raises(TypeError, match=message):  # the form that its README shows
+        sampa.METHODS[name](kind(tiny_mlp().parameters()), torch.optim.SGD, rho=0.05, lr=0.1)
 
 
 def test_a_variant_takes_its_radius_by_position_too() -> None:

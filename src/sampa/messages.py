@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from torch.amp.grad_scaler import GradScaler
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class WrongUsage(ValueError):
@@ -63,6 +67,21 @@ STEPS_OTHERWISE = {
     "GSAM": "needs two gradients a step",
 }
 """Optimizers of torch and pytorch_optimizer that make no step from one given gradient, and why."""
+
+
+def refuses_other_forms(factory: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A factory that says what to write instead of SAM(parameters, torch.optim.SGD, rho=0.05).
+
+    Without it Python complains first, that rho is given twice.
+    """
+
+    @functools.wraps(factory)
+    def checked(*given: _P.args, **options: _P.kwargs) -> _T:
+        if len(given) > 1 and isinstance(given[1], type):
+            require_base(given[0])
+        return factory(*given, **options)
+
+    return checked
 
 
 def require_base(base: Any) -> None:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.when import LargeGradient
 
 
+@refuses_other_forms
 def AESAM(
     base: Bases,
     rho: Rho = 0.2,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sampa.messages import require, require_choice
+from sampa.messages import refuses_other_forms, require, require_choice
 from sampa.method import (
     HELD,
     INCOMING,
@@ -91,6 +91,7 @@ class AsyncSAMMethod(MethodDefaults):
         return HeldGradient()
 
 
+@refuses_other_forms
 def AsyncSAM(
     base: Bases,
     rho: Rho = 0.05,

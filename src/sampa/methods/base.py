@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.options import with_base_alone
@@ -20,6 +21,7 @@ class BaseMethod(MethodDefaults):
 
 
 @with_base_alone
+@refuses_other_forms
 def Base(base: Bases, **options: Any) -> SharpnessAware:
     """The base optimizer alone, in the same interface: the SGD and AdamW rows of tables.
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sampa.loss import Loss
-from sampa.messages import require, require_choice
+from sampa.messages import refuses_other_forms, require, require_choice
 from sampa.method import (
     ASCENT,
     PERTURBED,
@@ -112,6 +112,7 @@ def _collect(losses: list[Tensor]) -> Callable[[Loss], None]:
     return observe
 
 
+@refuses_other_forms
 def ESAM(
     base: Bases,
     rho: Rho = 0.05,

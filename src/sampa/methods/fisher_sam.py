@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import FisherBall
 
 
+@refuses_other_forms
 def FisherSAM(
     base: Bases,
     gamma: Rho = 0.1,

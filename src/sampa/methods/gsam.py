@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import Context, Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
@@ -45,6 +45,7 @@ class RadiusFromRate:
         return replace(context, groups=replace(context.groups, rho=rhos))
 
 
+@refuses_other_forms
 def GSAM(
     base: Bases,
     rho: Rho = 0.04,

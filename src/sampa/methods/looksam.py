@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
@@ -51,6 +51,7 @@ class ReuseFlatDirection:
         return add(g, flat, alpha=share)
 
 
+@refuses_other_forms
 def LookSAM(
     base: Bases,
     rho: Rho = 0.05,

@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from sampa.loss import Loss
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import Context, MethodDefaults, Mode, Move, Probe, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware, as_one
 from sampa.pieces.directions import moving_average
@@ -100,6 +100,7 @@ def _move_to(target: Vector | None) -> Move:
     return move
 
 
+@refuses_other_forms
 def MESA(
     base: Bases,
     lam: float = 0.8,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sampa.messages import require_choice
+from sampa.messages import refuses_other_forms, require_choice
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import along, share_of
@@ -93,6 +93,7 @@ def decay_after_step(context: Context, gradient: Vector) -> Move:
     return then
 
 
+@refuses_other_forms
 def MomentumSAM(
     base: Bases,
     rho: Rho = 3.0,

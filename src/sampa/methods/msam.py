@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import (
     ASCENT,
     PERTURBED,
@@ -56,6 +56,7 @@ class MicroBatchSAMMethod(MethodDefaults):
         return Update(weighted_sum(perturbed, shares))  # Σ_j (|B^j| / |B|) h_j
 
 
+@refuses_other_forms
 def MicroBatchSAM(
     base: Bases,
     rho: Rho = 0.05,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import CLEAN, PERTURBED, Context, MethodDefaults, Move, Probe, Rho, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import share_of
@@ -53,6 +53,7 @@ def offset(context: Context, d: Vector | None) -> Move | None:
     return move
 
 
+@refuses_other_forms
 def MultiStepSAM(
     base: Bases, rho: Rho = 0.05, steps: int = 3, *, project: bool = False, **options: Any
 ) -> SharpnessAware:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.methods.states import HeldGradient
 from sampa.optimizer import Bases, SharpnessAware
@@ -36,6 +37,7 @@ class OptGDMethod(MethodDefaults):
 
 
 @with_base_alone
+@refuses_other_forms
 def OptGD(base: Bases, **options: Any) -> SharpnessAware:
     """Optimistic gradient descent: SAMPa with λ = 1, one gradient a step.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
 from sampa.methods.states import HeldGradient
 from sampa.optimizer import Bases, SharpnessAware
@@ -31,6 +32,7 @@ class OptSAMMethod(MethodDefaults):
         return Update(g_tilde, HeldGradient(g_tilde))
 
 
+@refuses_other_forms
 def OptSAM(base: Bases, rho: Rho = 0.05, **options: Any) -> SharpnessAware:
     """SAM that perturbs along the last perturbed gradient; does not converge, see the paper.
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import PERTURBED, Context, MethodDefaults, Mode, Probe, Rho, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
@@ -36,6 +37,7 @@ class RandSAMMethod(MethodDefaults):
         return Update(g_tilde)
 
 
+@refuses_other_forms
 def RandSAM(
     base: Bases,
     rho: Rho = 0.05,

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
@@ -23,6 +23,7 @@ from sampa.pieces.combines import Mix, replace_gradient
 from sampa.pieces.when import Coin, Probability
 
 
+@refuses_other_forms
 def RST(
     base: Bases,
     rho: Rho = 0.05,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sampa.loss import Loss
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import Context, MethodDefaults, Probe, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware, as_one
 from sampa.pieces.losses import KeepOutputs
@@ -95,6 +95,7 @@ class SAFMethod(MethodDefaults):
         return Update(g, records, then=record)  # nothing of a step that is dropped
 
 
+@refuses_other_forms
 def SAF(
     base: Bases,
     lam: float = 0.3,

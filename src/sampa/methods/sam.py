@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sampa.loss import Objective
+from sampa.messages import refuses_other_forms
 from sampa.method import (
     ASCENT,
     CLEAN,
@@ -112,6 +113,7 @@ class SAMMethod(MethodDefaults):
         )
 
 
+@refuses_other_forms
 def SAM(
     base: Bases, rho: Rho = 0.05, *, geometry: Geometry = Sphere(), **options: Any
 ) -> SharpnessAware:

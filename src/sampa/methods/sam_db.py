@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sampa.messages import require_choice
+from sampa.messages import refuses_other_forms, require_choice
 from sampa.method import (
     HELD,
     INCOMING,
@@ -67,6 +67,7 @@ class SAMdbMethod(MethodDefaults):
         return Update(g_tilde, state)
 
 
+@refuses_other_forms
 def SAMdb(
     base: Bases,
     rho: Rho = 0.05,

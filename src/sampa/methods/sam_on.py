@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import Rho, Selection
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
@@ -22,6 +23,7 @@ def OnNorms(select: Selection = is_normalization, inside: Geometry = Sphere()) -
     return Only(select, inside)
 
 
+@refuses_other_forms
 def SAMON(
     base: Bases,
     rho: Rho = 0.5,

@@ -27,7 +27,7 @@ from itertools import chain, zip_longest
 from typing import Any, Literal
 
 from sampa.loss import Objective
-from sampa.messages import require, require_choice, require_number
+from sampa.messages import refuses_other_forms, require, require_choice, require_number
 from sampa.method import (
     CLEAN,
     HELD,
@@ -185,6 +185,7 @@ def _parts(shares: Sequence[float]) -> Sequence[Samples]:
     return cut(shares) if len(shares) > 1 else (Samples(),)
 
 
+@refuses_other_forms
 def SAMPa(
     base: Bases,
     rho: Rho = 0.1,

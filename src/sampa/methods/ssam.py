@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import torch
 
-from sampa.messages import require, require_choice
+from sampa.messages import refuses_other_forms, require, require_choice
 from sampa.method import (
     PERTURBED,
     Context,
@@ -122,6 +122,7 @@ class SparseSAMMethod(MethodDefaults):
         return masks.swap(mask, scores[self.drop], scores[self.growth], swaps)
 
 
+@refuses_other_forms
 def SparseSAM(
     base: Bases,
     rho: Rho = 0.1,

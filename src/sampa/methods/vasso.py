@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sampa.messages import refuses_other_forms
 from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.directions import Average
 
 
+@refuses_other_forms
 def VaSSO(
     base: Bases, rho: Rho = 0.05, theta: float = Average.theta, **options: Any
 ) -> SharpnessAware:

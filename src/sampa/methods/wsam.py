@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sampa.messages import require
+from sampa.messages import refuses_other_forms, require
 from sampa.method import PERTURBED, Context, MethodDefaults, Probe, Rho, Rounds, Update
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.geometry import Sphere
@@ -45,6 +45,7 @@ class WSAMMethod(MethodDefaults):
         return Update(g, then=then)
 
 
+@refuses_other_forms
 def WSAM(
     base: Bases, rho: Rho = 0.05, gamma: float = 0.9, *, decouple: bool = True, **options: Any
 ) -> SharpnessAware:
