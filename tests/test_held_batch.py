@@ -271,6 +271,16 @@ def test_every_kind_of_data_is_watched(kind: str) -> None:
         watched.require_unchanged("needs it")
 
 
+@pytest.mark.parametrize("spoiled", [0, 1, 499])
+def test_each_of_many_arrays_is_watched(spoiled: int) -> None:
+    arrays = [np.ones((8, 3)) for _ in range(500)]
+    watched = Watched(arrays)
+    watched.require_unchanged("needs it")
+    arrays[spoiled][:] = 0
+    with pytest.raises(RuntimeError, match=r"the batch was changed"):
+        watched.require_unchanged("needs it")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_is_copied(kind: str) -> None:
     data = KINDS[kind]()

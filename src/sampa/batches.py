@@ -219,7 +219,6 @@ def _state(node: Any) -> dict[int, Any] | None:
 # ---- batches that are used again ---------------------------------------------------------------
 
 _SAMPLE = 4096  # elements that are compared, at most, of a tensor or an array
-_SAMPLED = 64  # leaves that are, at most
 
 
 class Watched:
@@ -279,7 +278,7 @@ class Watched:
             need: Why it must not have been, and what to do.
         """
         for x, before in self._traces:
-            if before.differs_from(_trace(x, is_sampled=before.sample is not None)):
+            if before.differs_from(_trace(x)):
                 shape = f" of shape {tuple(x.shape)}" if isinstance(x, Tensor | np.ndarray) else ""
                 raise RuntimeError(
                     f"the batch was changed after step had received it (its {type(x).__qualname__}"
@@ -319,17 +318,16 @@ _Traces = list[tuple[Tensor | np.ndarray | bytearray, _Trace]]
 
 def _traces_of(batch: Any) -> _Traces:
     data = [x for x in walk(batch) if isinstance(x, Tensor | np.ndarray | bytearray)]
-    every = -(-len(data) // _SAMPLED) or 1
-    return [(x, _trace(x, is_sampled=i % every == 0)) for i, x in enumerate(data)]
+    return [(x, _trace(x)) for x in data]
 
 
-def _trace(x: Tensor | np.ndarray | bytearray, *, is_sampled: bool) -> _Trace:
+def _trace(x: Tensor | np.ndarray | bytearray) -> _Trace:
     if not isinstance(x, Tensor):
-        return _Trace(None, None, _sample(np.asarray(x)) if is_sampled else None, False)
+        return _Trace(None, None, _sample(np.asarray(x)), False)
     if x.layout is not torch.strided or type(x) not in (Tensor, torch.nn.Parameter):
         return _Trace(_version_of(x), None, None, False)
     is_visible = x.is_cpu and not (x.is_conj() or x.is_neg() or x.is_nested or x.is_quantized)
-    sample = _sample(_array_of(x.detach())) if is_sampled and is_visible else None
+    sample = _sample(_array_of(x.detach())) if is_visible else None
     is_part = x.untyped_storage().nbytes() > x.nbytes
     return _Trace(_version_of(x), x.data_ptr(), sample, is_part)
 
