@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,33 @@ def test_paths_that_a_file_names_are_not_followed(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="row 0 of set must hold the image itself, got only the p"):
         images.pixels(np.array([0]))
+
+
+# ---- files of strangers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ('{"_data_files": [{"filename": "d.arrow"}]}', r"d\.arrow cannot be read as Arrow"),
+        ("{}", r"state\.json must have a list '_data_files'"),
+        ("[]", r"state\.json must have a list '_data_files'"),
+        ('{"_data_files": []}', r"state\.json must have a list '_data_files'"),
+        ('{"_data_files": [1]}', r"must name files of its own, got 1"),
+        ('{"_data_files": [{}]}', r"must name files of its own, got None"),
+    ],
+)
+def test_a_damaged_data_set_is_named(state: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(state)
+    (tmp_path / "d.arrow").write_text("not a table")
+    with pytest.raises(ValueError, match=message):
+        load_hugging_face(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["d.arrow", "train-00000-of-00001.parquet"])
+def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    if name.endswith(".arrow"):
+        (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "d.arrow"}]}')
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(OSError, match="it must be an ordinary file, not a pipe"):
+        load_hugging_face(tmp_path)

@@ -8,6 +8,7 @@ is unpickled, downloaded or executed, and no other path that a file names is fol
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +19,7 @@ from sampa.lab.data.folders import TEST_NAMES, held_out
 from sampa.lab.data.glue import TextData
 from sampa.lab.data.image_data import require_labels
 from sampa.lab.data.image_files import MEAN, SIZE, STD, EncodedImages
-from sampa.lab.files import parse_json, read_json
+from sampa.lab.files import LARGEST_FILE, open_file, parse_json, read_json
 
 LABEL_NAMES = ("label", "labels", "fine_label", "target")
 
@@ -145,8 +146,11 @@ def _labels(table: Any, label: str, classes: tuple[str, ...]) -> np.ndarray:
 
 
 def _features(table: Any) -> dict[str, Any]:
-    saved = parse_json((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    return saved.get("info", {}).get("features", {}) if isinstance(saved, dict) else {}
+    found = parse_json((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    for name in ("info", "features"):
+        found = found.get(name) if isinstance(found, dict) else None
+    named = found if isinstance(found, dict) else {}
+    return {name: feature for name, feature in named.items() if isinstance(feature, dict)}
 
 
 # ---- files -----------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def _features(table: Any) -> dict[str, Any]:
 def _tables(folder: Path) -> dict[str, Any]:
     """The table of each split, mapped from disk where it is Arrow."""
     if (folder / "dataset_dict.json").is_file():
-        names = read_json(folder / "dataset_dict.json")["splits"]
+        names = _listed(folder / "dataset_dict.json", "splits")
         return {name: _arrow(folder / _own(folder, name)) for name in names}
     if (folder / "state.json").is_file():
         return {"train": _arrow(folder)}
@@ -169,20 +173,44 @@ def _tables(folder: Path) -> dict[str, Any]:
     splits: dict[str, list[Path]] = {}
     for file in files:
         splits.setdefault(file.stem.split("-")[0], []).append(file)
-    pyarrow = _pyarrow()
+    _pyarrow()
     import pyarrow.parquet as parquet
 
-    return {
-        name: pyarrow.concat_tables([parquet.read_table(p) for p in paths])
-        for name, paths in splits.items()
-    }
+    return {name: _joined(paths, parquet.read_table) for name, paths in splits.items()}
 
 
 def _arrow(folder: Path) -> Any:
     pyarrow = _pyarrow()
-    files = [entry["filename"] for entry in read_json(folder / "state.json")["_data_files"]]
-    streams = [pyarrow.memory_map(str(folder / _own(folder, file))) for file in files]
-    return pyarrow.concat_tables([pyarrow.ipc.open_stream(s).read_all() for s in streams])
+    entries = _listed(folder / "state.json", "_data_files")
+    names = [entry.get("filename") if isinstance(entry, dict) else entry for entry in entries]
+    files = [folder / _own(folder, name) for name in names]
+    return _joined(files, lambda file: pyarrow.ipc.open_stream(pyarrow.memory_map(file)).read_all())
+
+
+def _joined(files: Sequence[Path], read: Callable[[str], Any]) -> Any:
+    """The table of several files.
+
+    Raises:
+        OSError: If one is a pipe or a device, which pyarrow would wait for.
+        ValueError: If they hold no such tables.
+    """
+    for file in files:
+        open_file(file, LARGEST_FILE).close()
+    pyarrow = _pyarrow()
+    try:
+        return pyarrow.concat_tables([read(str(file)) for file in files])
+    except pyarrow.ArrowException as error:
+        listed = ", ".join(map(str, files))
+        raise ValueError(f"{listed} cannot be read as Arrow or Parquet: {error}") from error
+
+
+def _listed(file: Path, name: str) -> list[Any]:
+    """A list that a file of a data set names its parts by."""
+    saved = read_json(file)
+    found = saved.get(name) if isinstance(saved, dict) else None
+    if not isinstance(found, list) or not found:
+        raise ValueError(f"{file} must have a list {name!r}, as datasets.save_to_disk writes it")
+    return found
 
 
 def _own(folder: Path, name: Any) -> str:
