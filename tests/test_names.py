@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.test_imports import TREES
+from tests.test_imports import FILES, tree
 
 # What each module has for itself by convention, and whoever calls it names the module too.
 PROTOCOLS = {
@@ -32,15 +32,16 @@ def defined(tree: ast.Module) -> Iterator[str]:
 def homes(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     """The modules that define a name at their top level, for each that is not private."""
     found: dict[str, set[str]] = defaultdict(set)
-    for module, tree in trees.items():
-        for name in defined(tree):
+    for module, parsed in trees.items():
+        for name in defined(parsed):
             if not name.startswith("_") or name == "__all__":
                 found[name].add(module)
     return found
 
 
 def test_a_name_is_defined_in_one_module() -> None:
-    several = {name: where for name, where in homes(TREES).items() if len(where) > 1}
+    found = homes({module: tree(module) for module in FILES})
+    several = {name: where for name, where in found.items() if len(where) > 1}
     assert {name: where for name, where in several.items() if name not in PROTOCOLS} == {}
     assert set(several) == set(PROTOCOLS), "a protocol that no longer is one"
 

@@ -24,7 +24,7 @@ VIRIDIS = (
     "b5de2bc0df25cae11fd5e21adfe318eae51af4e61efde725"
 )
 SHADES = tuple(f"#{VIRIDIS[i : i + 6]}" for i in range(0, len(VIRIDIS), 6))
-BAR = 4 * len(SHADES)  # width of the scale
+SCALE_BAR = 4 * len(SHADES)  # width of the scale
 CONTOURS = 9
 PRINTED = {"var(--ink)": "#1b1f24", "var(--muted)": "#57606a"}
 
@@ -142,14 +142,14 @@ def color_bar(scale: ColorScale) -> Markup:
         f'<rect x="{i * 4}" y="0" width="4.2" height="10" fill="{color}"/>'
         for i, color in enumerate(SHADES)
     )
-    ends = ((0, "start", scale.low), (BAR // 2, "middle", math.sqrt(scale.low * scale.high)))
+    ends = ((0, "start", scale.low), (SCALE_BAR // 2, "middle", math.sqrt(scale.low * scale.high)))
     texts = "".join(
         f'<text x="{x}" y="22" text-anchor="{anchor}" fill="var(--muted)" font-size="10">'
         f"{value:.3g}</text>"
-        for x, anchor, value in (*ends, (BAR, "end", scale.high))
+        for x, anchor, value in (*ends, (SCALE_BAR, "end", scale.high))
     )
     return Markup(
-        f'<svg class="heat-scale" viewBox="0 0 {BAR} 26" role="img" aria-label="Loss from '
+        f'<svg class="heat-scale" viewBox="0 0 {SCALE_BAR} 26" role="img" aria-label="Loss from '
         f'{scale.low:.3g} to {scale.high:.3g}, logarithmic">{cells}{texts}</svg>'
     )
 
@@ -159,7 +159,7 @@ def heat_map_file(maps: Sequence[HeatMap], columns: int = 4) -> str:
     scale, gap, head = ColorScale.of(maps), 14, 18
     side = max(CELL * max(len(m.x), len(m.y)) for m in maps)
     rows = -(-len(maps) // columns)
-    width = max(min(columns, len(maps)) * (side + gap), BAR + gap) + gap
+    width = max(min(columns, len(maps)) * (side + gap), SCALE_BAR + gap) + gap
     height = rows * (side + head + gap) + 44
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -173,7 +173,7 @@ def heat_map_file(maps: Sequence[HeatMap], columns: int = 4) -> str:
         title = f'<text y="13" font-size="10" fill="var(--ink)">{escape(shown.title)}</text>'
         parts.append(f'<g transform="translate({x},{y})">{title}')
         parts.append(f'<g transform="translate(0,{head})">{inner}</g></g>')
-    bar = _sized(color_bar(scale), BAR, 26)
+    bar = _sized(color_bar(scale), SCALE_BAR, 26)
     parts.append(f'<g transform="translate({gap},{height - 34})">{bar}</g></svg>\n')
     text = "".join(map(str, parts))
     for name, color in PRINTED.items():
