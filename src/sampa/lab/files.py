@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -216,3 +217,8 @@ def place_below(folder: Path, place: str, name: str) -> Path:
     is_below = not path.is_absolute() and ".." not in path.parts
     require(name, place, is_below, f"a path below {folder}")
     return folder / path
+
+
+def as_file_name(text: str) -> str:
+    """Text as a name that every file system and every link takes."""
+    return re.sub(r"[^a-z0-9.+]+", "-", text.lower().replace("×", "x")).strip("-")

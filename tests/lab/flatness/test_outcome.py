@@ -135,6 +135,16 @@ def test_a_record_has_numbers_words_and_pictures(tmp_path: Path) -> None:
     assert len(re.findall(r"Cost: 5 gradients over these samples", text)) == 6  # of each picture
 
 
+def test_names_of_pictures_fit_every_file_system(tmp_path: Path) -> None:
+    write_found(found(), tmp_path / FLATNESS_FILE)
+    text = (tmp_path / FLATNESS_FILE).read_text()
+    (tmp_path / FLATNESS_FILE).write_text(text.replace('"toy', '"tab-noise: 40 %'))
+    write_flatness_record(read_found(tmp_path / FLATNESS_FILE), tmp_path)
+    drawn = {file.name for file in tmp_path.glob("*.svg")}
+    assert "plane-tab-noise-40.svg" in drawn
+    assert all(re.fullmatch(r"[a-z0-9.+-]+", name) for name in drawn)
+
+
 def test_barriers_are_those_of_the_line_between_its_ends() -> None:
     table = barrier_table(found(), "toy")
     assert table is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sampa.lab.files import replace_file
+from sampa.lab.files import as_file_name, replace_file
 from sampa.lab.flatness.outcome import Found, barrier_table, flatness_table, percent_table
 from sampa.lab.flatness.pictures import charts, planes
 from sampa.lab.flatness.ranks import correlation_table
@@ -114,7 +114,7 @@ def write_flatness_record(found: Found, folder: Path) -> None:
     for part in parts_of(found):
         lines += [f"## {part.recipe}", *_in_markdown(part.tables)]
         for plane in part.planes:
-            name = f"{plane.kind}-{part.recipe}.svg"
+            name = f"{as_file_name(f'{plane.kind}-{part.recipe}')}.svg"
             replace_file(folder / name, heat_map_file(plane.maps).encode())
             lines += [f"![{plane.title}, {part.recipe}]({name})", f"{plane.title}. {plane.note}"]
         for chart in part.charts:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sampa.lab.files import as_file_name
 from sampa.lab.flatness.kinds import MEASURES
 from sampa.lab.flatness.outcome import SCORE, Found
 from sampa.lab.flatness.ranks import FEWEST
@@ -48,7 +49,7 @@ def _line_chart(found: Found, recipe: str) -> Chart | None:
     if not lines:
         return None
     note += found.cost("line")
-    return Chart(f"line-{recipe}", title, *axes, lines, note, log_y=_is_wide(lines))
+    return Chart(as_file_name(f"line-{recipe}"), title, *axes, lines, note, log_y=_is_wide(lines))
 
 
 def _path_chart(found: Found, recipe: str) -> Chart | None:
@@ -66,7 +67,7 @@ def _path_chart(found: Found, recipe: str) -> Chart | None:
     if not lines:
         return None
     note += found.cost("path")
-    return Chart(f"path-{recipe}", title, *axes, lines, note, log_y=_is_wide(lines))
+    return Chart(as_file_name(f"path-{recipe}"), title, *axes, lines, note, log_y=_is_wide(lines))
 
 
 def _is_wide(lines: Sequence[Line]) -> bool:
@@ -95,7 +96,7 @@ def _density_chart(found: Found, recipe: str) -> Chart | None:
     )
     title = f"Spectral density, {recipe}"
     axes = ("eigenvalue", "density")
-    return Chart(f"density-{recipe}", title, *axes, lines, note, log_y=True)
+    return Chart(as_file_name(f"density-{recipe}"), title, *axes, lines, note, log_y=True)
 
 
 def widened(
@@ -125,7 +126,7 @@ def _scatter(found: Found, recipe: str, name: str) -> Chart:
             lines.append(Line(method, [x[s] for s in seeds], [y[s] for s in seeds], look=number))
     title = MEASURES[name].title
     return Chart(
-        f"scatter-{name}-{recipe}",
+        as_file_name(f"scatter-{name}-{recipe}"),
         f"Test accuracy against {title}, {recipe}",
         title,
         "test accuracy",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from sampa.lab.files import as_file_name
 from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.settings import run_in_words
 from sampa.lab.results.outcome import Choice, Outcome
@@ -57,8 +57,7 @@ class PlannedEntry:
     @property
     def key(self) -> str:
         """A folder's name."""
-        text = f"{self.readings[0][0]} {self.column}".lower()
-        return re.sub(r"[^a-z0-9.+]+", "-", text.replace("×", "x")).strip("-")
+        return as_file_name(f"{self.readings[0][0]} {self.column}")
 
 
 @dataclass(frozen=True)
