@@ -49,20 +49,19 @@ from sampa.pieces.micro_batches import MicroBatches
 Factory = Callable[..., SharpnessAware]
 
 
+class Variant(partial[SharpnessAware]):
+    """A factory with other defaults, any of which may be given by position too."""
+
+    def __call__(self, /, *positional: Any, **options: Any) -> SharpnessAware:
+        given = list(inspect.signature(self.func).parameters)[: len(positional)]
+        defaults = {name: value for name, value in self.keywords.items() if name not in given}
+        return self.func(*positional, **{**defaults, **options})
+
+
 def variant(factory: Factory, summary: str, source: str, **choices: Any) -> Factory:
     """A factory with other defaults, and its own words about them."""
-    signature = inspect.signature(factory)
-    parameters = signature.parameters
-
-    def chosen(*positional: Any, **options: Any) -> SharpnessAware:
-        # Not `partial`: what is given by position would meet a default of the same name.
-        given = {*list(parameters)[: len(positional)], *options}
-        defaults = {name: value for name, value in choices.items() if name not in given}
-        return factory(*positional, **defaults, **options)
-
-    replaced = [p.replace(default=choices.get(n, p.default)) for n, p in parameters.items()]
+    chosen = Variant(factory, **choices)
     chosen.__doc__ = f"{summary}\n\nDefaults: {source}."
-    vars(chosen)["__signature__"] = signature.replace(parameters=replaced)
     return chosen
 
 
@@ -149,5 +148,5 @@ def find_method(name: str) -> Factory:
         return known
     lam = lambda_in(name)
     if lam is not None:
-        return partial(METHODS["sampa"], lam=lam)
+        return Variant(METHODS["sampa"], lam=lam)
     raise ValueError(unknown("method", name, [*METHODS, *ALIASES]))
