@@ -31,7 +31,8 @@ from tests.lab.training.runs import carry_out
 from tests.marks import rest_is_slow
 
 TRAINED = {name: e.runs("paper") for name, e in EXPERIMENTS.items() if e.runs("paper")}
-ALL = [run for runs in TRAINED.values() for run in runs]
+# Networks that others published, trained on, are not the paper's.
+ALL = [run for name, runs in TRAINED.items() if name != "late-cifar10" for run in runs]
 IMAGES = [run for run in ALL if run.data.name.startswith("cifar") and run.max_norm is None]
 GLUE = TRAINED["tab-glue"]
 
