@@ -12,6 +12,7 @@ import pytest
 
 import sampa
 from sampa.catalog import find_method
+from sampa.lab import cli
 from sampa.lab.cli import COMMANDS, main, overview
 from sampa.lab.commands.arguments import ARGUMENTS
 from sampa.lab.training.recipes import RECIPES
@@ -337,3 +338,23 @@ def test_a_package_that_is_missing_is_one_line(
     monkeypatch.setattr("sampa.lab.commands.train.configured", missing)
     assert main(["train", "digits-cpu"]) == 1
     assert complaint(capsys) == "sampa train: no package x; install it with pip install x"
+
+
+@pytest.mark.parametrize("kind", [ImportError, SystemError])
+def test_ctrl_c_while_an_extension_is_loaded_is_an_interruption(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its initialization fails then, with an error of its own."""
+
+    def interrupted(name: str, args: object) -> int:
+        raise kind("initialization failed") from KeyboardInterrupt()
+
+    def broken(name: str, args: object) -> int:
+        raise kind("no such symbol")
+
+    monkeypatch.setattr(cli, "run", interrupted)
+    assert cli.main(["report"]) == 130
+    assert capsys.readouterr().err == "sampa report: interrupted\n"
+    monkeypatch.setattr(cli, "run", broken)
+    with pytest.raises(kind, match="no such symbol"):
+        cli.main(["report"])

@@ -68,7 +68,8 @@ def test_reproduce(tmp_path: Path) -> None:
 def test_eval_and_flatness_in_one_process_and_in_two(tmp_path: Path) -> None:
     for seed in (0, 1):
         carry_out(tiny_run(seed=seed), tmp_path / "runs" / f"seed-{seed}")
-    ended = interrupted(["eval", str(tmp_path / "runs" / "seed-0")], after(2.0))
+    run = tmp_path / "runs" / "seed-0"
+    ended = interrupted(["eval", str(run)], loaded("libtorch_cpu", run))
     assert one_line(ended) == "sampa eval: interrupted"
     for devices, told in (("1", "interrupted"), ("2", "stopped; the same command goes on")):
         out = tmp_path / devices

@@ -62,7 +62,11 @@ def main(args: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ModuleNotFoundError, FolderReplaced, Diverged) as error:
         complain(f"sampa {name}: {error}")
         return 2 if isinstance(error, WrongUsage) else 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError, SystemError) as error:
+        # An extension that is being loaded makes an error of its own of Ctrl-C.
+        behind = error.__cause__ or error.__context__ or error
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(behind, KeyboardInterrupt):
+            raise
         complain(f"sampa {name}: interrupted")
         return 130
 
