@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -358,3 +359,18 @@ def test_ctrl_c_while_an_extension_is_loaded_is_an_interruption(
     monkeypatch.setattr(cli, "run", broken)
     with pytest.raises(kind, match="no such symbol"):
         cli.main(["report"])
+
+
+def test_ctrl_c_during_imports_is_heeded_after_them() -> None:
+    done: list[str] = []
+
+    def interrupt_an_import() -> None:
+        with cli.heeded_afterwards(signal.SIGINT):
+            signal.raise_signal(signal.SIGINT)
+            done.append("imported")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_an_import()
+    assert done == ["imported"]
+    assert signal.getsignal(signal.SIGINT) is before

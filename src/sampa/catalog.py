@@ -49,7 +49,7 @@ from sampa.pieces.micro_batches import MicroBatches
 Factory = Callable[..., SharpnessAware]
 
 
-class Variant(partial[SharpnessAware]):
+class OtherDefaults(partial[SharpnessAware]):
     """A factory with other defaults, any of which may be given by position too."""
 
     def __call__(self, /, *positional: Any, **options: Any) -> SharpnessAware:
@@ -60,7 +60,7 @@ class Variant(partial[SharpnessAware]):
 
 def variant(factory: Factory, summary: str, source: str, **choices: Any) -> Factory:
     """A factory with other defaults, and its own words about them."""
-    chosen = Variant(factory, **choices)
+    chosen = OtherDefaults(factory, **choices)
     chosen.__doc__ = f"{summary}\n\nDefaults: {source}."
     return chosen
 
@@ -148,5 +148,5 @@ def find_method(name: str) -> Factory:
         return known
     lam = lambda_in(name)
     if lam is not None:
-        return Variant(METHODS["sampa"], lam=lam)
+        return OtherDefaults(METHODS["sampa"], lam=lam)
     raise ValueError(unknown("method", name, [*METHODS, *ALIASES]))

@@ -8,7 +8,9 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import sampa
@@ -80,7 +82,29 @@ def run(name: str, args: Sequence[str]) -> int:
             raise
         raise ModuleNotFoundError("it needs its extra: pip install 'sampa[train]'") from error
     arguments = read_arguments(name, args)
-    return importlib.import_module(f"sampa.lab.commands.{name}").main(arguments)
+    with heeded_afterwards(signal.SIGINT):
+        command = importlib.import_module(f"sampa.lab.commands.{name}")
+    return command.main(arguments)
+
+
+@contextmanager
+def heeded_afterwards(number: signal.Signals) -> Iterator[None]:
+    """Keep a signal until the block is left, for imports.
+
+    Packages that are interrupted in their initialization fail in ways of their own; torch and NumPy
+    take a second or two.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept: list[int] = []
+    before = signal.signal(number, lambda number, _: kept.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+    if kept:
+        signal.raise_signal(number)
 
 
 def overview() -> str:
