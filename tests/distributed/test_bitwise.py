@@ -25,7 +25,7 @@ def assert_all_equal(run: Run) -> list[Outcome]:
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
-@pytest.mark.parametrize("lam", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("lam", rest_is_slow([0.0, 0.2, 1.0], 0.0, 0.2))
 @pytest.mark.parametrize("base", rest_is_slow(["sgd-momentum", "adamw"], "sgd-momentum"))
 def test_two_ranks_match_serial_bitwise(base: str, lam: float, shared_memory: bool) -> None:
     distribute = {"shared_memory": shared_memory}
@@ -46,7 +46,7 @@ def test_the_number_of_buckets_does_not_change_a_bit(bucket_mb: float) -> None:
     "options",
     [
         {"accumulate": 2},
-        {"accumulate": 3},
+        pytest.param({"accumulate": 3}, marks=pytest.mark.slow),
         {"max_norm": 0.1},
         {"same_noise": True},
         {"rho": 0.0},

@@ -73,6 +73,7 @@ def test_a_script_under_torchrun_ends_without_a_word(parallel: tuple[Path, Any])
     assert (said, finished.stderr) == ("", "")
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_under_torchrun_ends_all_quickly(tmp_path: Path) -> None:
     start = time.monotonic()
     finished = python(*TORCHRUN, SCRIPT, str(tmp_path / "rank"), "--fail")

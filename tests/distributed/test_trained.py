@@ -14,6 +14,7 @@ from torch import nn
 import sampa
 from tests.distributed.failing import messages, rank
 from tests.distributed.training import Outcome, Run, Session, differences
+from tests.marks import rest_is_slow
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -97,7 +98,11 @@ def train_through(
 
 
 @pytest.mark.parametrize(
-    "distribute", [{}, NETWORK, BUCKETS, VARIES, {**NETWORK, **VARIES}], ids=str
+    "distribute",
+    rest_is_slow(
+        [{}, NETWORK, BUCKETS, VARIES, {**NETWORK, **VARIES}], {}, BUCKETS, {**NETWORK, **VARIES}
+    ),
+    ids=str,
 )
 def test_parameters_trained_later_match_serial_bitwise(distribute: dict[str, Any]) -> None:
     options = {"distribute": distribute}
@@ -113,6 +118,7 @@ def test_an_unfrozen_layer_moves() -> None:
         assert not torch.equal(outcomes[0].model["4.weight"], before)
 
 
+@pytest.mark.slow
 def test_four_ranks_follow_and_agree() -> None:
     """Data ranks average what is trained now; BatchNorm sees shards, so one process differs."""
     for options in ({}, {"distribute": {"branches": 1}, "make": sampa.SAM}):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import sampa
 from tests.distributed.training import Run, differences, parallel, serial, train
+from tests.marks import rest_is_slow
 from tests.ranks import collect_ranks
 
 pytestmark = pytest.mark.dist
@@ -48,7 +49,7 @@ def assert_all_equal(run: Run) -> None:
     assert [differences(o, expected) for o in parallel(run)] == [[], []]
 
 
-@pytest.mark.parametrize("base", ["sgd-momentum", "adamw"])
+@pytest.mark.parametrize("base", rest_is_slow(["sgd-momentum", "adamw"], "adamw"))
 @pytest.mark.parametrize("way", [{}, {"shared_memory": False, "bucket_mb": 0.001}], ids=str)
 def test_a_layer_dropped_on_one_branch_matches_serial_bitwise(
     base: str, way: dict[str, Any]

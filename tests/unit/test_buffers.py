@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -126,14 +125,72 @@ def test_a_large_buffer_that_never_changes_is_not_copied() -> None:
     assert saved.values is None
 
 
-def test_a_large_buffer_that_changes_late_is_reported_and_then_put_back() -> None:
-    model = Late(first=3)
-    with pytest.warns(UserWarning, match="buffer 'table' of Late changed for the first time"):
-        passes_over(model, 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        layers = Layers(model)
-        for _ in range(2):
-            with layers.one_pass(counts=False):
-                model(torch.zeros(1))
+def test_a_large_buffer_that_cannot_be_put_back_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="buffer 'table' of Late changed for the first time"):
+        passes_over(Late(first=3), 3)
+
+
+def test_a_large_buffer_that_changes_late_in_a_round_of_several_is_refused() -> None:
+    model = nn.Sequential(Late(first=4), nn.Linear(4, 3, dtype=torch.double))
+    optimizer = sampa.SAMPa(sgd(model), executor=sampa.Serial(model))
+    first, second, third = vector_batches(3)
+    optimizer.step(cross_entropy_of(model), first)  # one pass
+    optimizer.step(cross_entropy_of(model), second)  # two
+    with pytest.raises(RuntimeError, match="let the layer write to it in that pass too"):
+        optimizer.step(cross_entropy_of(model), third)
+
+
+def test_a_large_buffer_that_changes_late_in_a_pass_that_counts_is_put_back_from_then_on() -> None:
+    model = Late(first=2)
+    layers = Layers(model)
+    for counts in (True, True, False, False):
+        with layers.one_pass(counts=counts):
+            model(torch.zeros(1))
     assert model.table[0] == 1
+
+
+def test_a_large_buffer_that_is_written_in_the_first_pass_may_change_later() -> None:
+    """The advice of the error."""
+    model = Late(first=3)
+    model.register_forward_hook(lambda *_: model.table.mul_(1))
+    passes_over(model, 5)
+    assert model.table.sum() == 0
+
+
+class Lazy(nn.Module):
+    """Keeps the first batch that it sees."""
+
+    def __init__(self, is_registered: bool) -> None:
+        super().__init__()
+        if is_registered:
+            self.register_buffer("first", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if getattr(self, "first", None) is None:
+            self.register_buffer("first", x.detach().clone())
+        return x
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_buffer_that_a_pass_makes_is_refused_unless_it_counts(
+    is_registered: bool, with_model: bool
+) -> None:
+    model = nn.Sequential(Lazy(is_registered), nn.Linear(4, 3))
+    layers, weights = Layers(model if with_model else None), list(model.parameters())
+    x = torch.zeros(2, 4)
+    with (
+        pytest.raises(RuntimeError, match="buffer 'first' of Lazy must have a value before"),
+        layers.one_pass(weights, counts=False),
+    ):
+        model(x)
+    with layers.one_pass(weights, counts=False):
+        model(x)
+
+
+def test_a_buffer_that_a_pass_that_counts_makes_is_followed() -> None:
+    model = nn.Sequential(Lazy(is_registered=True), Passes(), nn.Linear(4, 3, dtype=torch.double))
+    optimizer = sampa.SAM(sgd(model), executor=sampa.Serial(model))
+    for batch in vector_batches(3):
+        optimizer.step(cross_entropy_of(model), batch)
+    assert torch.equal(model.get_buffer("0.first"), vector_batches(1)[0][0])

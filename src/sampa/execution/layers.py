@@ -10,10 +10,9 @@ model is compiled for, and buffers of other layers have no switch.)
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -61,17 +60,21 @@ class Layers:
         model: The whole model, if it is known.
         has_learned: Whether a pass has shown which buffers change.
         changing: Those that did, and those of layers that did not train then, which may later.
+        watched: Of the others, those of which it must be known at once if a pass changes them.
     """
 
     def __init__(self, model: nn.Module | None) -> None:
         self.model = model
         self.changing: set[Place] = set()
+        self.watched: Sequence[Place] = ()
         self._steady: set[Place] = set()  # large buffers that passes leave alone
         self.has_learned = False
         self._seen: dict[nn.Module, None] = {}
         self._looked_for: list[int] = []  # the weights whose layers were looked for
         self._is_isolated = False
+        self._probes = 1  # of this round
         self._counted: list[Buffer] = []  # what the pass that counts left in this round
+        self._running: Kept | None = None  # of a pass that tells which buffers change
 
     # ---- what is known -----------------------------------------------------------------------
 
@@ -104,14 +107,19 @@ class Layers:
     # ---- passes ------------------------------------------------------------------------------
 
     @contextmanager
-    def one_round(self, isolated: bool) -> Iterator[None]:
-        """Several passes; isolated ones all start with the same buffers, as if they ran at once."""
-        self._is_isolated = isolated
+    def one_round(self, probes: int, at_once: int = 1) -> Iterator[None]:
+        """Several passes, which all start with the same buffers, as if they ran at once.
+
+        Args:
+            probes: How many passes answer the round, on all ranks.
+            at_once: How many of them do run at once, on others.
+        """
+        self._probes, self._is_isolated = probes, probes > at_once
         try:
             yield
             put_back(self._counted)
         finally:
-            self._is_isolated, self._counted = False, []
+            self._probes, self._is_isolated, self._counted = 1, False, []
 
     @contextmanager
     def one_pass(
@@ -139,29 +147,40 @@ class Layers:
                 kept.take(self._modules() if evaluation or notes_buffers else [])
                 if values is not None:
                     copy_(self.float_buffers(), values)
+                elif self.has_learned:
+                    kept.watch(() if notes_buffers else {*self.watched, *self._steady})
+                    self._running = kept
                 yield
-                if not evaluation:
+                if values is None and (self.has_learned or not evaluation):
                     self._learn(kept)
                 if counts and puts_back:
                     places = [b.place for b in kept.buffers if b.values is not None]
                     self._counted = copied((place, getattr(*place)) for place in places)
             finally:
+                self._running = None
                 kept.put_back()
 
+    def learn(self) -> None:
+        """Note which buffers the pass that is running has changed so far."""
+        if self._running is not None:
+            self._learn(self._running)
+
     def _learn(self, kept: Kept) -> None:
-        """Note which buffers the pass has changed, and which large ones it has not."""
+        """Note which buffers the pass has changed, and which large ones it has not.
+
+        Raises:
+            RuntimeError: If there is one that cannot be put back.
+        """
         is_first, self.has_learned = not self.has_learned, True
+        if kept.puts_back:
+            _refuse_created(kept)
         for buffer in kept.buffers:
-            layer, name = buffer.place
+            layer, _ = buffer.place
             if buffer.has_other_values() if is_first else buffer.was_touched():
                 self.changing.add(buffer.place)
-                if kept.puts_back and buffer.place in self._steady:
-                    self._steady.remove(buffer.place)
-                    warnings.warn(
-                        f"buffer {name!r} of {type(layer).__name__} changed for the first time, in "
-                        "a pass that may not count; it was not put back, and will be from now on",
-                        stacklevel=2,
-                    )
+                if buffer.place in self._steady and (kept.puts_back or self._probes > 1):
+                    _refuse_large(buffer)
+                self._steady.discard(buffer.place)
             elif is_first and not layer.training:
                 self.changing.add(buffer.place)
             elif is_first and buffer.tensor.nbytes > LARGE_BUFFER:
@@ -199,6 +218,7 @@ class Kept:
     Attributes:
         puts_back: Whether buffers are put back.
         buffers: Those before the pass.
+        layers: Those whose buffers they are.
     """
 
     def __init__(
@@ -206,6 +226,7 @@ class Kept:
     ) -> None:
         self.puts_back = puts_back
         self.buffers: list[Buffer] = []
+        self.layers: list[nn.Module] = []
         self._evaluation = evaluation
         self._notes_buffers = notes_buffers
         self._steady = steady
@@ -214,17 +235,48 @@ class Kept:
     def take(self, layers: Sequence[nn.Module]) -> None:
         """Keep what the pass may change in these layers, and switch their mode."""
         if self._notes_buffers:
+            self.layers += layers
             self.buffers += copied(buffers_of(layers), self._steady)
         for layer in layers if self._evaluation else []:
             if layer.training:
                 self._switched.append(layer)
                 layer.training = False
 
+    def watch(self, places: Iterable[Place]) -> None:
+        """Keep of these buffers what tells whether the pass writes to them."""
+        found = ((place, buffers_in(place[0]).get(place[1])) for place in places)
+        self.buffers += [Buffer(place, b, _version(b), None) for place, b in found if b is not None]
+
     def put_back(self) -> None:
         for layer in self._switched:
             layer.training = True
         if self.puts_back:
             put_back(self.buffers)
+
+
+def _refuse_large(buffer: Buffer) -> NoReturn:
+    layer, name = buffer.place
+    raise RuntimeError(
+        f"buffer {name!r} of {type(layer).__name__} changed for the first time, in a round of "
+        "several passes or in one that does not count, and cannot be put back: buffers of more "
+        f"than {LARGE_BUFFER} bytes (this one has {buffer.tensor.nbytes}) are not copied once the "
+        "first training pass has left them alone; let the layer write to it in that pass too "
+        f"(`self.{name}.mul_(1)` is enough), and start again from the last checkpoint"
+    )
+
+
+def _refuse_created(kept: Kept) -> None:
+    """Raise if the pass made a buffer, which those that do not count would leave behind."""
+    found = [place for place, _ in buffers_of(kept.layers)]
+    if len(found) > len(kept.buffers):
+        known = {buffer.place for buffer in kept.buffers}
+        layer, name = next(place for place in found if place not in known)
+        raise RuntimeError(
+            f"buffer {name!r} of {type(layer).__name__} must have a value before the step, got one "
+            "that a pass made, in a round of several or in one that does not count: its batch "
+            "would count twice; register it with a tensor when the layer is built, or call the "
+            "model once before the first step"
+        )
 
 
 def buffers_of(layers: Iterable[nn.Module]) -> Iterator[tuple[Place, Tensor]]:

@@ -38,7 +38,7 @@ class Serial:
     def answer(self, probes: Round, first: int, evaluator: Evaluator) -> list[Answer]:
         answers: dict[int, Answer] = {}
         with (
-            evaluator.layers.one_round(isolated=len(probes) > 1),
+            evaluator.layers.one_round(len(probes)),
             evaluator.excursions.from_one_copy(),
         ):
             # Perturbed points last: a lookahead needs a copy of the base optimizer's state on top

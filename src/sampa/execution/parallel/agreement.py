@@ -32,6 +32,7 @@ from sampa.vectors.vector import Weights, is_sharded, local
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 CHANGED = -1.0  # no batch's mark is negative; below it, one less for each parameter: see UnusedMark
+BEGAN = 2.0**54  # no batch's mark is as large; see BufferMark
 _MARSHAL = 2  # the last version of the format that does not depend on references and interning
 SMALL_BATCH = 1 << 17  # bytes that are hashed in less time than it takes to wake a thread
 
@@ -39,9 +40,16 @@ SMALL_BATCH = 1 << 17  # bytes that are hashed in less time than it takes to wak
 class Agreement:
     """Compares fingerprints of weights and batches between ranks, every `every` rounds."""
 
-    def __init__(self, groups: Groups, names: Mapping[Tensor, str], every: int) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        names: Mapping[Tensor, str],
+        buffer_names: Callable[[], Sequence[str]],
+        every: int,
+    ) -> None:
         self._groups = groups
         self._names = names
+        self._buffer_names = buffer_names
         self._every = every
         self._rounds = 0  # since the last check
         self._has_checked = False
@@ -99,14 +107,15 @@ class Agreement:
     def doubt_about(self, marks: Tensor) -> Doubt:
         """Whether branches disagree at a data rank, or some rank says that it cannot go on.
 
-        Data ranks have shards of their own.
+        Data ranks have shards of their own, but the same buffers.
 
         Args:
             marks: Those of all batches: for each branch, those of its data ranks.
         """
-        differ = marks != marks[:1]
-        refuse = partial(self._refuse_marks, marks, self._groups.step)
-        return Doubt((differ | (marks < 0)).any(), refuse)
+        wrong = (marks != marks[:1]) | (marks < 0)
+        if self._groups.data_ranks > 1:
+            wrong = wrong | ((marks.amax() >= BEGAN) & (marks != marks[0, 0]))
+        return Doubt(wrong.any(), partial(self._refuse_marks, marks, self._groups.step))
 
     def _refuse_marks(self, marks: Tensor, step: int) -> NoReturn:
         unused = marks < CHANGED
@@ -123,14 +132,23 @@ class Agreement:
             raise RuntimeError(
                 f"step {step}: other parameters are trained now on rank(s) {ranks} only; freeze, "
                 "unfreeze and add parameters (requires_grad, add_param_group) on every rank, "
-                "before the same call of optimizer.step"
+                "before the same call of optimizer.step; register buffers so too"
             )
-        ranks = _ranks_where(marks != marks[:1])
+        if (marks >= BEGAN).any():
+            first = marks.max()
+            name = self._buffer_names()[int(first / BEGAN) >> 32]
+            raise RuntimeError(
+                f"step {step}: buffer {name!r} began to change on rank(s) "
+                f"{_ranks_where(marks == first)} only; a buffer that the first training pass left "
+                "alone may be written later if all ranks begin with it in the same pass: let the "
+                f"layer write to it in every training pass (`self.{name.split('.')[-1]}.mul_(1)` "
+                "is enough)"
+            )
         raise RuntimeError(
             f"step {step}: the branches got different batches: those of rank(s) "
-            f"{ranks} are not what branch 0 has; branches must see the same batches in the same "
-            "order; write DataLoader(dataset, sampler=executor.sampler(dataset)) and seed random "
-            "augmentation alike"
+            f"{_ranks_where(marks != marks[:1])} are not what branch 0 has; branches must see the "
+            "same batches in the same order; write DataLoader(dataset, "
+            "sampler=executor.sampler(dataset)) and seed random augmentation alike"
         )
 
     def _require_same(self, found: Tensor, named: Mapping[str, Tensor]) -> None:
@@ -145,9 +163,10 @@ class Agreement:
                 )
                 if name not in self._names.values():
                     rule = (
-                        "a buffer that the first training pass left alone must stay as it is: what "
-                        "a layer keeps there later is not brought to other ranks; let it write in "
-                        "the first pass, or be in evaluation then"
+                        "a buffer that training passes leave alone must stay as it is, unless the "
+                        "same is written on every rank; and a layer that begins to write later "
+                        "must do so with torch's in-place operations or by assignment, not with "
+                        "what does not raise a tensor's version (F.batch_norm, .data)"
                     )
                 raise RuntimeError(
                     f"step {self._groups.step}: the replicas differ: {name!r} on rank(s) "
@@ -167,7 +186,7 @@ class BatchMark:
     nothing waits; data on a device is hashed there. The same in all processes.
     """
 
-    def __init__(self, batch: Any) -> None:
+    def __init__(self, batch: Any = None) -> None:
         on_cpu: list[Chunk] = []
         on_device: list[Tensor] = []
         for leaf in walk(batch):
@@ -199,9 +218,6 @@ class ChangeMark(BatchMark):
 
     said = CHANGED
 
-    def __init__(self) -> None:
-        super().__init__(None)
-
     def value(self, like: Tensor) -> Tensor:
         return like.new_full((1,), self.said, dtype=torch.float64)
 
@@ -217,6 +233,19 @@ class UnusedMark(ChangeMark):
     def __init__(self, parameters: Iterable[Tensor], unused: AbstractSet[Tensor]) -> None:
         super().__init__()
         self.said = CHANGED - 1 - next(i for i, p in enumerate(parameters) if p in unused)
+
+
+class BufferMark(ChangeMark):
+    """In place of a batch's mark: passes of this rank began to change buffers.
+
+    Args:
+        numbers: Of the buffers, in an order that all ranks share; the first can be read off.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        super().__init__()
+        all_of_them = zlib.crc32(marshal.dumps([*numbers], _MARSHAL))
+        self.said = BEGAN * ((numbers[0] << 32) + (all_of_them or 1))
 
 
 Chunk = bytes | Tensor | np.ndarray

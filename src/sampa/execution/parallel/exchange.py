@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, Protocol
 
 import torch
 from torch import Tensor
 
-from sampa.execution.evaluate import Evaluator
+from sampa.execution.evaluate import Evaluator, Pass
 from sampa.execution.parallel.agreement import BatchMark
+from sampa.method import Probe
 from sampa.vectors.vector import Vector
 
 ParameterNames = Mapping[Tensor, str]
 """The name of each parameter of the model."""
+
+Tell = Callable[[], BatchMark | None]
+"""What this rank has to say to the others in the place of its batch's mark, if anything."""
 
 
 class Sharing(enum.Flag):
@@ -62,6 +67,22 @@ class Exchange(Protocol):
     def close(self) -> None:
         """Leave the parameters alone: another exchange takes over."""
         ...
+
+
+def settle_buckets(
+    exchange: Exchange, probe: Probe, number: int, evaluator: Evaluator, around: Pass
+) -> None:
+    """Let DDP arrange its buckets, with a pass whose result is dropped.
+
+    It does so after the first exchange, in the order in which gradients were ready. A sum over
+    three or more ranks depends on the place in a bucket, so a resumed run, which starts with
+    the first arrangement again, would differ from one that was not interrupted.
+    """
+    mode = dataclasses.replace(probe.mode, statistics=False)
+    rehearsal = dataclasses.replace(probe, mode=mode, objective=None, observe=None)
+    exchange.begin(Sharing.AVERAGE)
+    evaluator.backward(rehearsal, number, around)
+    exchange.collect(evaluator, branches=1)
 
 
 def travelling(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:

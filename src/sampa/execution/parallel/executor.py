@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, DistributedSampler
 from sampa.execution.evaluate import Answer, Evaluator, Pass
 from sampa.execution.executor import Doubt, shard_sampler, warn_if_narrow
 from sampa.execution.parallel.agreement import Agreement, BatchMark, ChangeMark
-from sampa.execution.parallel.exchange import Exchange, Sharing
+from sampa.execution.parallel.exchange import Exchange, Sharing, Tell, settle_buckets
 from sampa.execution.parallel.foreign import ForeignAveraging
 from sampa.execution.parallel.groups import (
     Groups,
@@ -26,12 +26,12 @@ from sampa.execution.parallel.groups import (
 )
 from sampa.execution.parallel.model import (
     PlainModel,
-    ReducedModel,
     SharedStatistics,
     TrainedParameters,
     confine_to_branch,
     refuse_to_copy,
 )
+from sampa.execution.parallel.reduced import ReducedModel
 from sampa.execution.parallel.route import Route, RouteOptions
 from sampa.execution.parallel.sharded import (
     ShardRoute,
@@ -46,29 +46,26 @@ from sampa.vectors.reductions import over_shards
 from sampa.vectors.vector import Weights, compute_norms, is_sharded
 
 
+@dataclasses.dataclass
 class ExchangedPass(Pass):
     """Lets gradients travel in the last micro-batch's backward pass, where they do."""
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        model: PlainModel | ReducedModel,
-        sharing: Sharing,
-        announces: bool,
-    ) -> None:
+    exchange: Exchange
+    model: PlainModel | ReducedModel
+    sharing: Sharing
+    announces: bool
+    tell: Tell = lambda: None
+
+    def __post_init__(self) -> None:
         # The reducer expects a gradient from every parameter of a pass that it takes part in.
-        self.may_freeze = not sharing
-        self._exchange = exchange
-        self._model = model
-        self._sharing = sharing
-        self._announces = announces
+        self.may_freeze = not self.sharing
 
     def around(self, last: bool) -> AbstractContextManager[None]:
-        return nullcontext() if last and self._sharing else self._model.no_sync()
+        return nullcontext() if last and self.sharing else self.model.no_sync()
 
     def announce(self, loss: Tensor) -> None:
-        if self._announces:
-            self._exchange.announce(loss)
+        if self.announces:
+            self.exchange.announce(loss, self.tell())
 
 
 class Parallel:
@@ -85,14 +82,16 @@ class Parallel:
         self._groups = Groups(mesh)
         self.branch, self.data_rank = self._groups.branch, self._groups.data_rank
         self._trained = TrainedParameters(model)
-        self._has_news = False  # whether other parameters are trained than was agreed on
+        self._has_news = False  # whether other parameters are trained than agreed on, or buffers
         self._is_suspected_idle = False
         self._doubts: list[Doubt] = []
         self._handed_over: list[Doubt] = []
         self._mark = BatchMark(None)
-        self._agreement = Agreement(self._groups, self._trained.names, check_every)
-        self._foreign = ForeignAveraging(self._groups)
         self._statistics = SharedStatistics(model, self._groups)
+        self._agreement = Agreement(
+            self._groups, self._trained.names, self._statistics.names, check_every
+        )
+        self._foreign = ForeignAveraging(self._groups)
         confine_to_branch(model, self._groups)
         route = ShardRoute if self.is_sharded else Route
         self._route = route(self._groups, model, self._statistics, self._trained.names, options)
@@ -125,6 +124,8 @@ class Parallel:
             self._has_news = self._trained.has_changed(evaluator.weights)
             if self._has_news and self.is_sharded:
                 refuse_changed_training()
+            if not self.is_sharded and self._statistics.has_other_buffers():
+                self._has_news = True
         if first == 0 and self._groups.branches > 1:  # once a step
             self._mark = BatchMark(evaluator.batches[INCOMING].batch)
         starts = range(0, len(probes), self._groups.branches)
@@ -132,13 +133,16 @@ class Parallel:
         answers: list[Answer] = []
         try:
             self._statistics.begin_round(evaluator.layers)
-            with evaluator.layers.one_round(isolated=len(waves) > 1):
+            with evaluator.layers.one_round(len(probes), self._groups.branches):
                 for start, wave in zip(starts, waves, strict=True):
                     _require_exchangeable(wave)
                     answers += self._answer_wave(wave, first + start, evaluator)
         except RuntimeError:
             self._tell_why()
             raise
+        if self._statistics.has_news:
+            self._tell_why()  # waits for the marks, once
+            self._statistics.take_up()
         for wave in waves:
             self._statistics.note(wave)
         return answers
@@ -197,7 +201,8 @@ class Parallel:
         probe, number = wave[own], first + own
         sharing = self._sharing(wave, probe, evaluator)
         self._launch(wave, probe, number, sharing, evaluator)
-        loss = evaluator.backward(probe, number, self._pass(sharing))
+        tell = partial(self._statistics.tell, evaluator.layers)
+        loss = evaluator.backward(probe, number, self._pass(sharing, tell))
         answers = self._collect(wave, loss, sharing, evaluator)
         if Sharing.GATHER in sharing and not self._foreign.is_ruled_out:
             examine = partial(self._foreign.examine, probe, number, evaluator, self._alone())
@@ -218,29 +223,32 @@ class Parallel:
         if sharing and self._has_news:
             self._follow(wave, sharing, evaluator)
         if sharing and not self._buckets_are_final:
-            self._settle_buckets(probe, number, evaluator)
+            settle_buckets(self.exchange, probe, number, evaluator, self._pass(Sharing.AVERAGE))
+            self._buckets_are_final = True
         self.exchange.begin(sharing)
 
     def _collect(
         self, wave: Round, loss: Tensor, sharing: Sharing, evaluator: Evaluator
     ) -> list[Answer]:
         """Every branch's gradient and loss, on every rank."""
+        alone = not sharing and self._groups.data_ranks == 1
+        gathers = Sharing.GATHER in sharing  # where not, the mark is on its way with the loss
+        news = self._statistics.tell(evaluator.layers) if gathers else None
         with EXCHANGE:
             gradients = (
-                self.exchange.collect(evaluator, len(wave), self._mark)
+                self.exchange.collect(evaluator, len(wave), news or self._mark)
                 if sharing
                 else [evaluator.taken()]
             )
-        alone = not sharing and self._groups.data_ranks == 1
         losses = [loss] if alone else self.exchange.losses(len(wave))
-        if sharing:
+        if not alone:
             self._doubts.append(self._agreement.doubt_about(self.exchange.marks()))
         self._check(evaluator.weights, exchanges=bool(sharing))
         return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]
 
-    def _pass(self, sharing: Sharing) -> ExchangedPass:
+    def _pass(self, sharing: Sharing, tell: Tell = lambda: None) -> ExchangedPass:
         announces = bool(sharing) or self._groups.data_ranks > 1
-        return ExchangedPass(self.exchange, self.model, sharing, announces)
+        return ExchangedPass(self.exchange, self.model, sharing, announces, tell)
 
     def _alone(self) -> ExchangedPass:
         return ExchangedPass(self.exchange, self.model, Sharing.NOTHING, announces=False)
@@ -304,20 +312,6 @@ class Parallel:
         for doubt in [*self._handed_over, *self._doubts]:
             if doubt.is_certain and doubt.flag:
                 doubt.refuse()
-
-    def _settle_buckets(self, probe: Probe, number: int, evaluator: Evaluator) -> None:
-        """Let DDP arrange its buckets, with a pass whose result is dropped.
-
-        It does so after the first exchange, in the order in which gradients were ready. A sum over
-        three or more ranks depends on the place in a bucket, so a resumed run, which starts with
-        the first arrangement again, would differ from one that was not interrupted.
-        """
-        mode = dataclasses.replace(probe.mode, statistics=False)
-        rehearsal = dataclasses.replace(probe, mode=mode, objective=None, observe=None)
-        self.exchange.begin(Sharing.AVERAGE)
-        evaluator.backward(rehearsal, number, self._pass(Sharing.AVERAGE))
-        self.exchange.collect(evaluator, branches=1)
-        self._buckets_are_final = True
 
 
 def _are_equal(answers: list[Answer]) -> Tensor:

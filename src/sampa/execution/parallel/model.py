@@ -1,12 +1,12 @@
-"""The model of one rank: its wrapper, what is trained of it, and whose BatchNorm statistics count.
+"""The model of one rank: its wrapper, what is trained of it, and whose buffers count.
 
-A batch counts once in BatchNorm's statistics, on one branch; they are brought together on demand.
+A batch counts once in BatchNorm's statistics, and in what other layers keep, on one branch; the
+others get what it left there.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import compress
 from operator import is_
@@ -14,17 +14,13 @@ from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from sampa.execution.layers import Layers, Place, batch_norms, buffers_of
+from sampa.execution.parallel.agreement import BufferMark
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.method import Round
 from sampa.torch_private import outside_of_graphs
 from sampa.vectors.vector import Weights
-
-MB = 1 << 20
-SMALLEST_BUCKET_MB, LARGEST_BUCKET_MB = 0.5, 25
-COMPILERS_LEAST_BUCKET = MB
 
 
 class SharedStatistics:
@@ -33,7 +29,9 @@ class SharedStatistics:
     A batch counts once. BatchNorm's statistics are not read in training: branches that did not
     count do not need them before the model is evaluated or saved, and until then using theirs
     is refused. Other buffers that change, such as the vectors of spectral norm, are copied before
-    each round, because the next pass begins with them.
+    each round, because the next pass begins with them. One that begins to change later is noticed
+    on each rank by itself, since all of them make the same passes; that they agree is told by the
+    marks that travel with the losses, and read before the first copy.
     """
 
     def __init__(self, model: nn.Module, groups: Groups) -> None:
@@ -43,6 +41,8 @@ class SharedStatistics:
         self._unread: list[Place] = []
         self._others: list[Place] = []
         self._read: list[Place] | None = None  # of the others, those that change; None: not known
+        self._steady: list[Place] = []  # the rest of the others, once it is known
+        self._told: set[Place] = set()  # of those, what began to change in this round
         self.renew()
         self._owner: int | None = None  # the branch that is ahead
         guard = Guard(self._refuse_if_behind)
@@ -58,17 +58,49 @@ class SharedStatistics:
         self._unread = [place for place in self._named if place[0] in unread]
         self._others = [place for place in self._named if place[0] not in unread]
         if self._read is not None:
-            self._read = [place for place in self._others if place not in known]
+            self._follow(place for place in self._others if place not in known)
+
+    def has_other_buffers(self) -> bool:
+        """Whether the model has other buffers now than when it was looked at."""
+        return [place for place, _ in buffers_of(self._model.modules())] != [*self._named]
+
+    def _follow(self, changing: Iterable[Place]) -> None:
+        """Take these of the others for those that change."""
+        self._told, found = set(), set(changing)
+        self._read = [place for place in self._others if place in found]
+        self._steady = [place for place in self._others if place not in found]
 
     def begin_round(self, layers: Layers) -> None:
         """Bring buffers that passes read to all ranks; all of them call it."""
         if self._read is None and layers.has_learned:
             own = [i for i, place in enumerate(self._others) if place in layers.changing]
             changing = set().union(*everyone(own)) if self._others else set()
-            self._read = [self._others[i] for i in sorted(changing)]
+            self._follow(self._others[i] for i in changing)
+        layers.watched = self._steady
         if self._owner is not None and self._others:
             self._broadcast(self._read or [])
             self._owner = self._owner if self._unread else None
+
+    def tell(self, layers: Layers) -> BufferMark | None:
+        """What tells the others that passes of this rank began to change buffers, if they did."""
+        layers.learn()
+        self._told |= {place for place in self._steady if place in layers.changing}
+        if not self._told:
+            return None
+        return BufferMark([i for i, place in enumerate(self._named) if place in self._told])
+
+    @property
+    def has_news(self) -> bool:
+        """Whether passes of this round began to change buffers."""
+        return bool(self._told)
+
+    def take_up(self) -> None:
+        """From now on bring to all ranks what they told each other; all of them call it."""
+        self._follow([*(self._read or []), *self._told])
+
+    def names(self) -> list[str]:
+        """Of all buffers."""
+        return list(self._named.values())
 
     def prepare(self, wave: Round) -> None:
         """Bring the statistics to where these probes count or use them; all ranks call it.
@@ -77,12 +109,6 @@ class SharedStatistics:
             RuntimeError: If two branches are to count at the same time.
         """
         counting = self._counting(wave)
-        if len(wave) > 1 and len(counting) > 1:
-            raise RuntimeError(
-                "only one probe of a round may count in BatchNorm statistics, got "
-                f"{len(counting)}: on several branches none would have them all; give the others "
-                "Probe(..., mode=Mode(statistics=False))"
-            )
         moves_on = len(wave) > 1 and bool(counting) and counting != [self._owner]
         if moves_on or any(probe.mode.evaluation for probe in wave):
             self.sync()
@@ -115,7 +141,14 @@ class SharedStatistics:
     def _counting(self, wave: Round) -> list[int]:
         if not self._unread and not (self._others if self._read is None else self._read):
             return []
-        return [i for i, probe in enumerate(wave) if probe.counts_statistics]
+        counting = [i for i, probe in enumerate(wave) if probe.counts_statistics]
+        if len(wave) > 1 and len(counting) > 1:
+            raise RuntimeError(
+                "only one probe of a round may count in BatchNorm statistics, got "
+                f"{len(counting)}: on several branches none would have them all; give the others "
+                "Probe(..., mode=Mode(statistics=False))"
+            )
+        return counting
 
     def _refuse_if_behind(self, *, evaluating: bool) -> None:
         groups, owner = self._groups, self._owner
@@ -186,49 +219,6 @@ class _Zero(nn.Module):
 
     def forward(self) -> Tensor:
         return torch.stack([p.flatten()[:0].sum() for p in self._parameters_of_another]).sum()
-
-
-class ReducedModel(BranchModel, DistributedDataParallel):
-    """Hands gradients to an exchange while backward runs, through DDP's reducer."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        statistics: SharedStatistics,
-        *,
-        bucket_mb: float | None,
-        find_unused: bool,
-    ) -> None:
-        super().__init__(
-            model,
-            find_unused_parameters=find_unused,
-            gradient_as_bucket_view=True,
-            bucket_cap_mb=bucket_mb or chosen_bucket_mb(model),
-            **_no_buffer_sync(),
-        )
-        self._statistics = statistics
-        # The reducer has its bound already. torch.compile cuts the graph by this one, and refuses
-        # less than its first bucket's 1 MB.
-        self.bucket_bytes_cap = max(self.bucket_bytes_cap, COMPILERS_LEAST_BUCKET)
-
-    def take_over(self, fresh: ReducedModel) -> None:
-        """Become a model that was made anew: users hold this one, with their hooks and its mode."""
-        own = vars(nn.Module())
-        vars(self).update({k: v for k, v in vars(fresh).items() if k not in own})
-
-
-def chosen_bucket_mb(model: nn.Module) -> float:
-    """The size of buckets for a model."""
-    return bucket_mb_of(sum(p.nbytes for p in model.parameters() if p.requires_grad) / MB)
-
-
-def bucket_mb_of(gradient_mb: float) -> float:
-    """The size of buckets for a gradient: what is sent after backward has ended is one bucket.
-
-    A sixteenth of the gradient, but not so small that the overhead of a message counts, nor larger
-    than DDP's own buckets.
-    """
-    return min(max(gradient_mb / 16, SMALLEST_BUCKET_MB), LARGEST_BUCKET_MB)
 
 
 class PlainModel(BranchModel):
@@ -352,10 +342,3 @@ def confine_to_branch(model: nn.Module, groups: Groups) -> None:
         for module in model.modules():
             if isinstance(module, nn.SyncBatchNorm) and module.process_group is None:
                 module.process_group = groups.data_group
-
-
-def _no_buffer_sync() -> dict[str, Any]:
-    """DDP's switch for copying buffers at each forward, by the name that this torch knows."""
-    parameters = inspect.signature(DistributedDataParallel.__init__).parameters
-    name = "forward_sync_buffers" if "forward_sync_buffers" in parameters else "broadcast_buffers"
-    return {name: False}

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from sampa.execution.parallel.exchange import Exchange, ParameterNames
 from sampa.execution.parallel.groups import Groups
-from sampa.execution.parallel.model import PlainModel, ReducedModel, SharedStatistics
+from sampa.execution.parallel.model import PlainModel, SharedStatistics
 from sampa.execution.parallel.network import NetworkExchange
+from sampa.execution.parallel.reduced import ReducedModel
 from sampa.execution.parallel.shared_memory import (
     SharedMemory,
     SharedMemoryExchange,

@@ -26,8 +26,9 @@ from sampa.execution.lookahead import clear_gradients
 from sampa.execution.parallel.agreement import BatchMark, UnusedMark
 from sampa.execution.parallel.exchange import ParameterNames, Sharing, travelling
 from sampa.execution.parallel.groups import Groups, everyone
-from sampa.execution.parallel.model import MB, PlainModel, SharedStatistics, chosen_bucket_mb
+from sampa.execution.parallel.model import PlainModel, SharedStatistics
 from sampa.execution.parallel.network import GatheredLosses
+from sampa.execution.parallel.reduced import MB, chosen_bucket_mb
 from sampa.execution.parallel.route import RouteOptions
 from sampa.execution.wrapped import sharded_modules
 from sampa.vectors.vector import Vector, is_sharded, local
@@ -302,6 +303,7 @@ def refuse_changed_training() -> NoReturn:
     """Say that a sharded model trains the same parameters throughout."""
     raise RuntimeError(
         "a sharded model must train the same parameters from step to step, got others than at the "
-        "first one; after a change of requires_grad, of the layers or of the groups call "
+        "first one (or other buffers); after a change of requires_grad, of the layers, of their "
+        "buffers or of the groups call "
         "sampa.distribute again and build the optimizer with the new executor"
     )
