@@ -207,8 +207,6 @@ class Journal:
         self.rounds += 1
         self.widest_round = max(self.widest_round, len(probes))
         self._losses += [answer.loss for answer in answers]
-        compute_norms(answer.gradient for answer in answers)
-        self._norms += [answer.gradient.norm for answer in answers]
         # A local gradient is this rank's alone: what is decided by it must not differ.
         self._is_shared += [not evaluator.is_local(probe) for probe in probes]
         self._batch_losses += batch_losses(probes, answers)
@@ -217,7 +215,9 @@ class Journal:
                 self._ends = [*self._ends[:1], answer.gradient]
                 self._cosine = []
         if len(probes) > 1:  # more vectors are alive after what the method makes of them
-            self._compare_gradients()
+            self._compare_gradients()  # before the norms: two are found on the way
+        compute_norms(answer.gradient for answer in answers)
+        self._norms += [answer.gradient.norm for answer in answers]
 
     def _compare_gradients(self) -> None:
         if len(self._ends) == 2 and not self._cosine:

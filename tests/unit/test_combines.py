@@ -12,7 +12,8 @@ import sampa
 from sampa.methods.looksam import ReuseFlatDirection
 from sampa.methods.sam import SAMMethod
 from sampa.pieces.combines import Mix, SurrogateGap, replace_gradient
-from sampa.vectors.vector import Vector, add, dot, mix, orthogonal_part, scale
+from sampa.vectors.projections import orthogonal_part
+from sampa.vectors.vector import Vector, add, dot, mix, scale
 from tests.problems import flat
 from tests.variants import BATCHES, entries, normalized_mlp, run, vector
 

@@ -7,7 +7,7 @@ import gc
 import random
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 import sampa
+from sampa.execution import lookahead
 from sampa.execution.lookahead import borrowed_state
+from sampa.vectors.vector import clones
 from tests.problems import cross_entropy_of, same_bits, tiny_mlp, vector_batches
 from tests.unit.test_preview import gradients, peek, update
 
@@ -349,13 +351,12 @@ def test_plain_tensors_are_copied_by_one_operation(monkeypatch: pytest.MonkeyPat
     base = torch.optim.AdamW(model.parameters())
     update(base, model, gradients(model, 0))
     counts: list[int] = []
-    real = torch._foreach_copy_
 
-    def counted(targets: list[Tensor], sources: list[Tensor]) -> None:
-        counts.append(len(targets))
-        real(targets, sources)
+    def counted(tensors: list[Tensor]) -> Sequence[Tensor]:
+        counts.append(len(tensors))
+        return clones(tensors)
 
-    monkeypatch.setattr(torch, "_foreach_copy_", counted)
+    monkeypatch.setattr(lookahead, "clones", counted)
     with borrowed_state(base):
         pass
     assert counts == [3 * len(list(model.parameters()))]

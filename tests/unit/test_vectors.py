@@ -87,6 +87,34 @@ def test_mix_is_the_convex_combination() -> None:
     assert entries(mixed) == [[3.0, 10.0]]
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.complex64]
+)
+def test_a_number_scales_all_tensors_as_it_scales_one(dtype: torch.dtype) -> None:
+    """Lists are multiplied by a scalar tensor, which must not round otherwise than the number."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((1,), (3,), (5000,), ())
+    v = Vector(torch.randn(s, dtype=dtype, generator=generator) for s in shapes)
+    for factor in (0.8, 1 / 3, 1e-7, 7.3):
+        for some in (v, Vector(v.tensors[:3])):  # without the scalar they are multiplied together
+            for scaled, t in zip(scale(some, factor), some.present, strict=True):
+                assert scaled is not None
+                assert scaled.dtype == dtype
+                assert torch.equal(scaled, t * factor)
+
+
+def test_a_scalar_in_half_precision_stays_one_whatever_scales_it() -> None:
+    v = Vector([torch.tensor(2.0, dtype=torch.bfloat16), torch.ones(3, dtype=torch.bfloat16)])
+    scaled = scale(v, torch.tensor(0.5, dtype=torch.float64))
+    assert [t.dtype for t in scaled.present] == [torch.bfloat16] * 2
+    assert entries(mix(v, v, 0.25)) == entries(v)
+
+
+def test_a_number_keeps_its_digits_where_types_differ() -> None:
+    v = Vector([tensor(1.0, dtype=torch.float32), tensor(1.0)])
+    assert entries(scale(v, 0.1))[1] == [0.1]
+
+
 def test_mix_into_the_memory_of_a_gives_the_same_bits() -> None:
     generator = torch.Generator().manual_seed(0)
     pair = [Vector([torch.randn(1000, generator=generator), None]) for _ in range(2)]
@@ -117,6 +145,18 @@ def test_dot_of_disjoint_vectors_is_zero() -> None:
 
 def test_cosine_of_opposite_vectors_is_minus_one() -> None:
     assert cosine(A, scale(A, -3.0)) == -1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cosine_finds_the_bits_of_norms_and_product_on_the_way(dtype: torch.dtype) -> None:
+    """Short tensors are joined once for the three; the last is longer than a piece."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((7, 5), (3,), (100_000,))
+    a, b = ([torch.randn(s, dtype=dtype, generator=generator) for s in shapes] for _ in range(2))
+    left, right = Vector(a), Vector(b)
+    found = cosine(left, right)
+    assert (left.norm, right.norm) == (Vector(a).norm, Vector(b).norm)
+    assert found == dot(Vector(a), Vector(b)) / (left.norm * right.norm)
 
 
 def test_cosine_with_a_zero_vector_is_not_a_number() -> None:

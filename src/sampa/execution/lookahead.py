@@ -33,7 +33,7 @@ from sampa.execution.randomness import kept_generators
 from sampa.execution.untouched import Snapshot
 from sampa.method import Move
 from sampa.torch_private import GLOBAL_STEP_HOOKS, HOOKS, STEP_HOOKS, shared_in_copies
-from sampa.vectors.vector import Vector, Weights, all_whole, copy_, is_sharded, local, placed
+from sampa.vectors.vector import Vector, Weights, all_whole, clones, is_sharded, local, placed
 
 ATOMS = frozenset(
     {int, float, bool, str, type(None), torch.dtype, torch.device, FunctionType, type}
@@ -131,7 +131,7 @@ class Copies:
     """A copy of all that an optimizer keeps, and optimizers inside it.
 
     Weights and modules are not copied. Whatever is met twice is copied once, so that what was
-    shared is shared in the copy. Plain tensors are filled together, by one operation for all.
+    shared is shared in the copy. The tensors of the state are copied by one operation for all.
 
     Attributes:
         kept: Each optimizer with its own attributes, the base first.
@@ -146,10 +146,28 @@ class Copies:
         self._shared_memory = shared_memory
         self._memo: dict[Any, Any] = {}
         self._knows_weights = False
-        self._originals: list[Tensor] = []
-        self._fresh: list[Tensor] = []
+        if not shared_memory:
+            self._copy_plain_entries(base.state)
         self._borrow(base)
-        copy_(self._fresh, self._originals)
+
+    def _copy_plain_entries(self, state: dict[Any, Any]) -> None:
+        """Copy the entries that hold plain tensors and numbers alone: there is one per weight."""
+        plain = {*ATOMS, Tensor}
+        entries = [
+            entry
+            for key, entry in state.items()
+            if type(entry) is dict
+            and not self._is_spared(key)
+            and plain.issuperset(map(type, entry.values()))
+        ]
+        tensors = [t for entry in entries for t in entry.values() if type(t) is Tensor]
+        known = self._memo
+        known.update(zip(map(id, tensors), clones(tensors), strict=True))
+        for entry in entries:
+            known[id(entry)] = {name: known.get(id(t), t) for name, t in entry.items()}
+
+    def _is_spared(self, key: Any) -> bool:
+        return self._spares and isinstance(key, Tensor) and key.grad is None
 
     def _borrow(self, owner: Optimizer) -> Optimizer:
         """The same optimizer, noted with its attributes and their copies."""
@@ -182,7 +200,7 @@ class Copies:
         if known is not None:
             return known
         if kind is Tensor and not self._shared_memory:
-            return self._to_be_filled(value)
+            return self._noted(value, value.detach().clone())
         if kind is dict or kind is defaultdict:
             made = {} if kind is dict else defaultdict(value.default_factory)
             return self._entries(value, self._noted(value, made))
@@ -195,17 +213,16 @@ class Copies:
         return self._of_any_kind(value)
 
     def _entries(self, value: dict[Any, Any], made: dict[Any, Any]) -> dict[Any, Any]:
-        """Fill `made` with copies of the entries; a call less for the tensors, which are many."""
-        spares, fills, known = self._spares, not self._shared_memory, self._memo
+        """Fill `made` with copies of the entries."""
+        known = self._memo
         for key, part in value.items():
-            kind = type(part)
-            if kind is Tensor and fills and id(part) not in known:
-                made[key] = self._to_be_filled(part)
+            if id(part) in known:
+                made[key] = known[id(part)]
             # The list of a group's parameters: weights, and nothing that a step may change.
             # (Its type first: a key may be a weight, and to compare that is an operation.)
-            elif kind is list and key == "params":
+            elif type(part) is list and key == "params":
                 made[key] = part
-            elif not (spares and isinstance(key, Tensor) and key.grad is None):
+            elif not self._is_spared(key):
                 made[key] = self._of(part)
         return made
 
@@ -224,12 +241,6 @@ class Copies:
         if isinstance(value, Tensor) and type(value) not in (Tensor, nn.Parameter):
             return self._noted(value, value.detach().clone())
         return copy.deepcopy(value, self._memo)
-
-    def _to_be_filled(self, value: Tensor) -> Tensor:
-        made = self._memo[id(value)] = torch.empty_like(value)
-        self._originals.append(value)
-        self._fresh.append(made)
-        return made
 
     def _noted(self, value: Any, made: Any) -> Any:
         self._memo[id(value)] = made

@@ -22,7 +22,8 @@ from sampa.method import Rho
 from sampa.methods.sam import SAMMethod
 from sampa.optimizer import Bases, SharpnessAware
 from sampa.pieces.when import Every
-from sampa.vectors.vector import Vector, add, each_tensor, orthogonal_part, restrict_to
+from sampa.vectors.projections import each_tensor, orthogonal_part
+from sampa.vectors.vector import Vector, add, restrict_to
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from sampa.messages import require
-from sampa.vectors.vector import Vector, add, mix, orthogonal_part, scale
+from sampa.vectors.projections import orthogonal_part
+from sampa.vectors.vector import Vector, add, mix, scale
 
 Combine = Callable[[Vector, Vector], Vector]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sampa.messages import require
-from sampa.vectors.vector import Vector, add, mix, restrict_to, without_noise
+from sampa.vectors.projections import without_noise
+from sampa.vectors.vector import Vector, add, mix, restrict_to
 
 Remembered = tuple[Vector, Vector | None]
 

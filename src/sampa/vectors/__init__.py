@@ -1,1 +1,1 @@
-"""The vector, sums over it, masks."""
+"""The vector, sums over it, projections, masks."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -70,20 +72,42 @@ def _norms_over_shards(own: list[Tensor]) -> list[Tensor]:
 def _norm(tensors: Sequence[Tensor]) -> Tensor:
     """One norm over several tensors as a scalar; half precision is summed in float32."""
     norms: list[Tensor] = []
-    for dtype in {t.dtype: None for t in tensors}:
-        some = [t for t in tensors if t.dtype == dtype]
-        if on_cpu(some):
-            some = _pieces(some, NORM_PIECE)
-        wide = torch.float32 if dtype in LOW_PRECISION else None
-        norms += torch._foreach_norm(some, dtype=wide)
+    dtypes = dict.fromkeys(map(_DTYPE, tensors))
+    for dtype in dtypes:
+        some = [*tensors] if len(dtypes) == 1 else [t for t in tensors if t.dtype == dtype]
+        norms += _norms_of_rows(_rows(some)) if on_cpu(some) else _each_norm(some)
+    return _norm_of_norms(norms)
+
+
+def _norms_of_rows(rows: list[Tensor]) -> Sequence[Tensor]:
+    return _each_norm(_pieces(rows, NORM_PIECE))
+
+
+def _each_norm(tensors: list[Tensor]) -> Sequence[Tensor]:
+    """The norm of each of some tensors of one type."""
+    return torch._foreach_norm(tensors, dtype=torch.float32 if _is_low(tensors[0]) else None)
+
+
+def _norm_of_norms(norms: Sequence[Tensor]) -> Tensor:
     together = _together(norms)
     return torch.linalg.vector_norm(together, dtype=precise(together.device))
 
 
 def inner_product(pairs: Sequence[Pair]) -> Tensor:
     """The sum of the pairs' inner products as a scalar; half precision is summed in float32."""
+    if on_cpu(*pairs):
+        return _product_of_rows(_rows([s for s, _ in pairs]), _rows([t for _, t in pairs]))
+    return _sum_of_products(joined_in_groups(pairs))
+
+
+def _product_of_rows(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
+    pieces = _pieces(left, PRODUCT_PIECE), _pieces(right, PRODUCT_PIECE)
+    return _sum_of_products(zip(*pieces, strict=True))
+
+
+def _sum_of_products(pairs: Iterable[Pair]) -> Tensor:
     products: list[Tensor] = []
-    for s, t in _pieces_of_pairs(pairs) if on_cpu(*pairs) else joined_in_groups(pairs):
+    for s, t in pairs:
         products.append(torch.dot(_wide(s), _wide(t)))
         del s, t  # before the next group is joined
     together = _together(products)
@@ -92,9 +116,26 @@ def inner_product(pairs: Sequence[Pair]) -> Tensor:
     return own if gather is None else gather(own.reshape(1)).sum()
 
 
+def norms_and_product(
+    left: Sequence[Tensor], right: Sequence[Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """The norms of two vectors with the same entries, and their inner product.
+
+    The same bits as one after the other, but on a CPU the short tensors are joined only once.
+    """
+    if not on_cpu(left, right) or len({*map(_DTYPE, left), *map(_DTYPE, right)}) > 1:
+        return global_norms([left, right]), inner_product([*zip(left, right, strict=True)])
+    rows = _rows(left), _rows(right)
+    own = [_norm_of_norms(_norms_of_rows(side)) for side in rows]
+    return _norms_over_shards(own), _product_of_rows(*rows)
+
+
+_DTYPE, _IS_CPU = attrgetter("dtype"), attrgetter("is_cpu")
+
+
 def on_cpu(*groups: Iterable[Tensor]) -> bool:
     """Whether the host itself computes with these tensors."""
-    return all(t.is_cpu for group in groups for t in group)
+    return all(map(_IS_CPU, chain.from_iterable(groups)))
 
 
 def precise(device: torch.device) -> torch.dtype:
@@ -127,24 +168,28 @@ def _joined(group: Sequence[Pair]) -> Pair:
     return s, t
 
 
-def _pieces_of_pairs(pairs: Sequence[Pair]) -> Iterator[Pair]:
-    left, right = [s for s, _ in pairs], [t for _, t in pairs]
-    return zip(_pieces(left, PRODUCT_PIECE), _pieces(right, PRODUCT_PIECE), strict=True)
-
-
-def _pieces(tensors: Sequence[Tensor], size: int) -> list[Tensor]:
-    """The numbers of tensors in rows of at most `size`: the short ones joined, then the others."""
+def _rows(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The numbers of tensors in rows: the short ones joined, then each of the others."""
     short: list[Tensor] = []
     rows: list[Tensor] = []
     for t in tensors:
         short.append(t) if t.numel() <= SHORT else rows.append(t.reshape(-1))
     if short:
         rows.insert(0, flatten_tensors(short))
+    return rows
+
+
+def _pieces(rows: Sequence[Tensor], size: int) -> list[Tensor]:
+    """Rows of at most `size` numbers."""
     return [p for row in rows for p in (row.split(size) if row.numel() > size else (row,))]
 
 
 def _wide(t: Tensor) -> Tensor:
-    return t.to(torch.float32) if t.dtype in LOW_PRECISION else t
+    return t.to(torch.float32) if _is_low(t) else t
+
+
+def _is_low(t: Tensor) -> bool:
+    return t.dtype in LOW_PRECISION
 
 
 def _together(numbers: Sequence[Tensor]) -> Tensor:

@@ -22,7 +22,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from sampa.vectors.reductions import LOW_PRECISION, global_norms, inner_product
+from sampa.vectors.reductions import (
+    LOW_PRECISION,
+    global_norms,
+    inner_product,
+    norms_and_product,
+)
 
 Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 WHOLE = frozenset({Tensor, nn.Parameter, type(None)})
@@ -90,9 +95,7 @@ class Vector:
 
     def clone(self) -> Vector:
         """A copy of all tensors together: on a GPU one kernel, not one for each."""
-        copies = [torch.empty_like(t) for t in self.present]
-        copy_(copies, self.present)
-        return self.filled(copies)
+        return self.filled(clones(self.present))
 
     def shares_memory_with(self, others: Iterable[Vector]) -> bool:
         """Whether an entry uses the same memory as an entry of the others."""
@@ -164,8 +167,12 @@ def dot(a: Vector, b: Vector) -> Tensor:
 
 def cosine(a: Vector, b: Vector) -> Tensor:
     """⟨a, b⟩ / (‖a‖ ‖b‖), or NaN where one of them is zero."""
+    if a._norm is b._norm is None and a.pattern == b.pattern:
+        (a._norm, b._norm), along = norms_and_product(a.present, b.present)
+    else:
+        along = dot(a, b)
     product = a.norm * b.norm
-    return torch.where(product > 0, dot(a, b) / product, math.nan)
+    return torch.where(product > 0, along / product, math.nan)
 
 
 def scale(v: Vector, factor: Number) -> Vector:
@@ -194,21 +201,40 @@ def _sum(a: list[Tensor], b: list[Tensor], alpha: Number) -> Sequence[Tensor]:
 
 
 def _scaled(tensors: list[Tensor], factor: Number) -> list[Tensor]:
-    """factor · t for each tensor, as new tensors."""
+    """factor · t for each tensor, as new tensors of the same type."""
     if not tensors:
         return []
-    if not isinstance(factor, Tensor):
-        return list(torch._foreach_mul(tensors, factor))
-    if len({(t.dtype, t.device) for t in tensors}) == 1:
-        return list(torch._foreach_mul(tensors, _like(factor, tensors[0])))
-    return [t * _like(factor, t) for t in tensors]
+    if not _are_alike(tensors):
+        return [(t * _like(factor, t)).to(t.dtype) for t in tensors]
+    return list(torch._foreach_mul(tensors, _factor(factor, tensors)))
 
 
-def _like(factor: Tensor, t: Tensor) -> Tensor:
+def _factor(factor: Number, tensors: list[Tensor]) -> Number:
+    """What to multiply tensors by that are alike, so that torch takes its fast route.
+
+    On a CPU that is a tensor too: of a Python number it makes one for each tensor of the list,
+    which takes six times as long as the multiplication of a short one. The bits are the same.
+    """
+    if not isinstance(factor, Tensor) and tensors[0].is_cpu:
+        factor = torch.full((), factor, dtype=torch.float64)
+    return _like(factor, tensors[0])
+
+
+def _are_alike(tensors: list[Tensor]) -> bool:
+    """Whether one factor fits all. A scalar in half precision would take on the factor's type."""
+    kinds = {(t.dtype, t.device) for t in tensors}
+    return len(kinds) == 1 and (
+        tensors[0].dtype not in LOW_PRECISION or all(t.dim() for t in tensors)
+    )
+
+
+def _like(factor: Number, t: Tensor) -> Number:
     """The factor in the precision of t: of another one it would leave torch's fast route.
 
     Half precision would lose digits of the factor itself, and multiplies in float32 anyway.
     """
+    if not isinstance(factor, Tensor):
+        return factor
     return factor.to(t.device, torch.float32 if t.dtype in LOW_PRECISION else t.dtype.to_real())
 
 
@@ -230,9 +256,9 @@ def mix(a: Vector, b: Vector, lam: float, *, into_a: bool = False) -> Vector:
 
 
 def _mixed(a: list[Tensor], b: list[Tensor], lam: float, into_a: bool) -> Sequence[Tensor]:
+    total = a if into_a else _scaled(a, 1 - lam)
     if into_a:
-        torch._foreach_mul_(a, 1 - lam)
-    total = a if into_a else torch._foreach_mul(a, 1 - lam)
+        torch._foreach_mul_(a, _factor(1 - lam, a) if _are_alike(a) else 1 - lam)
     torch._foreach_add_(total, b, alpha=lam)
     return total
 
@@ -280,34 +306,6 @@ def weighted_sum(vectors: Sequence[Vector], shares: Sequence[float]) -> Vector:
     return total
 
 
-def orthogonal_part(a: Vector, b: Vector) -> Vector:
-    """a − (⟨a, b⟩ / ‖b‖²) b, exactly zero where it is zero up to rounding.
-
-    Dividing rounding noise by its norm would blow it up to full length.
-    """
-    share = torch.where(b.norm > 0, dot(a, b) / b.norm**2, 0.0)
-    return without_noise(add(a, b, alpha=-share), a)
-
-
-def each_tensor(function: Callable[[Vector, Vector], Vector], a: Vector, b: Vector) -> Vector:
-    """`function` of each pair of tensors on its own; a's tensor where b's is absent."""
-    entries: list[Tensor | None] = []
-    for s, t in zip(a, b, strict=True):
-        if s is None or t is None:
-            entries.append(s if t is None else None)
-        else:
-            entries.append(function(Vector([s]), Vector([t])).tensors[0])
-    return Vector(entries)
-
-
-def without_noise(difference: Vector, of: Vector) -> Vector:
-    """A difference formed from `of`, or exactly zero where it is zero up to rounding."""
-    precisions = [torch.finfo(t.dtype).eps for t in of.present]
-    coarsest = min(max(precisions, default=0.0), torch.finfo(torch.float32).eps)
-    is_noise = difference.norm <= 100 * coarsest * of.norm
-    return scale(difference, torch.where(is_noise, 0.0, 1.0))
-
-
 def restrict(v: Vector, keep: Sequence[bool]) -> Vector:
     """v on the chosen tensors, absent elsewhere."""
     return Vector(t if kept else None for t, kept in zip(v, keep, strict=True))
@@ -332,6 +330,17 @@ def add_(weights: Weights, v: Vector, alphas: Sequence[Number]) -> None:
             torch._foreach_add_(moved, _scaled(along, alpha))
         else:
             torch._foreach_add_(moved, along, alpha=alpha)
+
+
+def clones(tensors: list[Tensor]) -> Sequence[Tensor]:
+    """A copy of each tensor, by one operation for all."""
+    if not tensors:
+        return ()
+    if hasattr(torch, "_foreach_clone"):  # missing in torch 2.10
+        return torch._foreach_clone(tensors)
+    copies = [torch.empty_like(t) for t in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return copies
 
 
 def copy_(targets: Weights, sources: Iterable[Tensor | None]) -> None:
