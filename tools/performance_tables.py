@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from sampa.lab.bench.counting import count_steps
+from sampa.lab.bench.counted import Counted, comparison_table
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.bench.scaling import MeasuredLink, check_table, link_table, scaling_table
 from sampa.lab.bench.tables import (
@@ -22,31 +22,34 @@ from sampa.lab.bench.tables import (
     ratio_label,
 )
 from sampa.lab.conditions import Conditions
-from sampa.lab.models import build
 from sampa.lab.results.table import Table, as_markdown, median, number_cell, row
 
 ROOT = Path(__file__).parents[1]
 PAGE, SCALING_PAGE = (ROOT / "docs" / name for name in ("performance.md", "scaling.md"))
 RECORDS = ROOT / "results" / "bench"
 LINKS = RECORDS / "links" / "resnet56-batch8.json"
+COUNTS, BEFORE = (RECORDS / "counts" / name for name in ("resnet56.json", "before.json"))
 GIGABITS = (10, 100)
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_optimizer_sam/sam")
-RESNET56 = build("resnet56")
 MEMORY = {"sgd": "SGD", "sam": "SAM", "sampa": "SAMPa", "ddp_sam": "DDP-SAM"}
 
 
 def as_page_part() -> str:
     """All records, as Markdown."""
-    results = bench_records()
+    results, counted = bench_records(), Counted.from_json(json.loads(COUNTS.read_text()))
+    before = json.loads(BEFORE.read_text())
     tables = [
         ratio_table(results),
         memory_table(results),
         *(own_cost_table(result) for result in results if result.own_cost),
         goal_table({str(result.workload): result for result in results}),
-        device_table("resnet56", count_steps([tuple(p.shape) for p in RESNET56.parameters()])),
+        device_table("resnet56", counted.steps),
+        comparison_table(before["found"], counted),
     ]
     notes = "\n".join(f"- {result.rounds} rounds: {measured_on(result)}." for result in results)
+    notes += f"\n- Counts now: commit {counted.conditions.values['commit']}."
+    notes += f"\n- Before: commit {before['commit']}; {before['conditions']}."
     return "\n\n".join([*map(as_part, tables), f"Conditions:\n\n{notes}"])
 
 

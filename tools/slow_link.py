@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sampa
-from sampa.execution.parallel.model import chosen_bucket_mb
 from sampa.execution.parallel.network import NetworkExchange
+from sampa.execution.parallel.reduced import chosen_bucket_mb
 from sampa.lab.conditions import Conditions
 from sampa.lab.models import build
 

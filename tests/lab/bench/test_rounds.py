@@ -37,7 +37,7 @@ def test_as_many_rounds_as_take_about_two_minutes(seconds: float, expected: int)
     assert rounds._fitting_rounds(BENCH, seconds) == expected
 
 
-def test_the_second_round_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_round_after_the_first_is_counted_in(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[float] = []
 
     def fitting(_bench: Bench, seconds: float) -> int:
@@ -47,9 +47,20 @@ def test_the_second_round_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "_fitting_rounds", fitting)
     times, _ = take_turns(BENCH, [contender(0.01)], None)
     assert len(times["nap"]) == 7
-    assert [s >= 0.02 for s in seen] == [True]  # a step that is not timed, and one that is
+    assert [s >= 0.02 for s in seen] == [True] * 7  # a step that is not timed, and one that is
     asked, _ = take_turns(BENCH, [contender(0.0)], 3)
-    assert (len(asked["nap"]), len(seen)) == (3, 1)  # who says how many is not overruled
+    assert (len(asked["nap"]), len(seen)) == (3, 7)  # who says how many is not overruled
+
+
+def test_a_machine_that_becomes_slow_does_not_lengthen_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock ends it, not a plan of the first moments."""
+    naps = iter([0.001] * 8 + [0.05] * 1000)
+    slowing = Contender("nap", Placement.ONE_DEVICE, lambda _: lambda: time.sleep(next(naps)))
+    monkeypatch.setattr(rounds, "TIME_FOR_ROUNDS", 1.0)
+    began = time.perf_counter()
+    times, _ = take_turns(BENCH, [slowing], None)
+    assert LEAST_ROUNDS < len(times["nap"]) < 20
+    assert time.perf_counter() - began < 3  # as planned in the beginning it would be 20 s
 
 
 def test_a_sample_of_another_shape_is_told_in_one_line(

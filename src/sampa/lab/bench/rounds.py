@@ -79,15 +79,19 @@ def take_turns(
     pairs = list(zip(taking_part, steps, strict=True))
     asked = rounds or LEAST_ROUNDS
     times: list[list[float]] = []
+    began = time.perf_counter()
     with Bar(str(bench.workload), (WARM_UP + asked) * len(steps), shown=bench.rank == 0) as bar:
         while len(times) < WARM_UP + asked:
-            began = time.perf_counter()
+            if len(times) == WARM_UP:
+                began = time.perf_counter()
             times.append([])
             for contender, step in pairs:
                 times[-1].append(_turn(bench, contender, step) / contender.steps)
                 bar.advance()
-            if rounds is None and len(times) == WARM_UP + 1:
-                asked = _fitting_rounds(bench, time.perf_counter() - began)
+            if rounds is None and len(times) > WARM_UP:
+                asked = _fitting_rounds(
+                    bench, (time.perf_counter() - began) / (len(times) - WARM_UP)
+                )
                 bar.expect((WARM_UP + asked) * len(steps))
     found = torch.tensor(times[WARM_UP:], dtype=torch.float64, device=bench.device)
     if bench.ranks > 1:  # a step lasts until the last rank is done
@@ -97,7 +101,7 @@ def take_turns(
 
 
 def _fitting_rounds(bench: Bench, seconds: float) -> int:
-    """How many rounds the time is enough for; the same on every rank."""
+    """How many rounds of these seconds the time is enough for; the same on every rank."""
     longest = torch.tensor([seconds], dtype=torch.float64, device=bench.device)
     if bench.ranks > 1:
         dist.all_reduce(longest, op=dist.ReduceOp.MAX)

@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sampa.execution.parallel.model import bucket_mb_of
+from sampa.execution.parallel.reduced import bucket_mb_of
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.results.table import Table, number_cell, row
 

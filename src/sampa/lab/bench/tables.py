@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sampa.lab.bench.contenders import contenders
+from sampa.lab.bench.counted import Counted
 from sampa.lab.bench.counting import StepCount
-from sampa.lab.bench.host_time import HostTime
 from sampa.lab.bench.own_cost import LEAST_BYTES
 from sampa.lab.bench.result import BenchResult
 from sampa.lab.results.table import Cell, Table, median, number_cell, row
@@ -95,11 +95,13 @@ def device_table(model: str, counts: Sequence[StepCount]) -> Table:
     return Table(f"What a step of {model} would cost a GPU, in one process", columns, rows, notes)
 
 
-def host_time_table(found: HostTime) -> Table:
-    """Beside a loop that was written by hand."""
-    cells = row(found.tensors, found.sampa, found.by_hand, found.ratio)
+def host_time_table(found: Counted) -> Table:
+    """A step's own calls beside a loop that was written by hand, and what a batch costs."""
+    host, marks = found.host, found.mark.values()
+    cells = row(host.tensors, host.sampa, host.by_hand, host.ratio, *marks)
     columns = ("tensors", "SAMPa", "by hand", "SAMPa / by hand")
-    return Table("Own host time of a step of SAMPa, in ms", columns, (cells,))
+    marked = tuple(f"mark of {images} images" for images in found.mark)
+    return Table("Own host time of a step of SAMPa, in ms", (*columns, *marked), (cells,))
 
 
 def measured_on(result: BenchResult) -> str:

@@ -47,8 +47,8 @@ class Changes:
         rho: Perturbation radius.
         lam: SAMPa's λ.
         data: In place of the recipe's: a data set of ours, or your own: folder:PATH (a folder a
-            class), hf:PATH (a data set of Hugging Face on disk), or a function that returns
-            (train, test), as file.py:NAME or package.module:NAME.
+            class), hf:PATH (a data set of Hugging Face on disk), or a function that
+            returns (train, test), as file.py:NAME or package.module:NAME.
         model: In place of the recipe's: a network of ours, or your own: hf:PATH (a model folder of
             Hugging Face), or a class or function, as file.py:NAME or package.module:NAME.
         size: Side of the images that are seen, or tokens after which text is cut.
@@ -148,8 +148,8 @@ class Grid:
         jobs: Runs at the same time; each has its share of the cores, and GPUs of its own.
         devices: Processes a run.
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
-        extra: Further options of `sampa train` for every run, as one text:
-            --extra="--epochs 3 --lr 0.1".
+        extra: Further options of `sampa train` for every run, as one text,
+            such as --extra="--epochs 3 --lr 0.1".
     """
 
     data: str | None = None
@@ -257,15 +257,12 @@ class ReproduceArguments:
     Attributes:
         experiment: A table or figure; `--list` shows them.
         list: List the experiments with the paper's values, scales and times, and stop.
-        allow_dirty: Record although the source has changes that are not committed; the record says
-            so.
         plots: Also write each figure as SVG and PNG.
     """
 
     experiment: Annotated[Positional[str], arg(metavar="ID")] = ""
     list: bool = False
     request: Annotated[Request, arg(name="")] = field(default_factory=Request)
-    allow_dirty: bool = False
     plots: bool = False
 
 
@@ -323,8 +320,8 @@ class FlatnessArguments:
         recipe: Whose data and loss --model is judged by.
         which: The checkpoint of a run: best on validation, or last (default: what it reports).
         out: Folder of the jobs, and of flatness.json, which `sampa report` shows.
-        devices: Processes that share the jobs, each with a GPU of its own where there are some
-            (default: as many as there are GPUs, else 1).
+        devices: Processes that share the jobs, each with a GPU of its own where there are
+            some (default: as many as there are GPUs, else 1).
         threads: CPU threads a process (default: cores shared evenly).
         data_dir: Where data sets are (default: the environment's SAMPA_DATA_DIR).
         json: Write all numbers to this file.
@@ -399,8 +396,8 @@ class BenchArguments:
         sampa bench --device cuda --model resnet50 --advise --gpus 64 --link 200
 
     Attributes:
-        model: A network by name, such as resnet20, resnet56, mlp, bert-mini; or your own, as for
-            `sampa train`: hf:PATH, file.py:NAME or package.module:NAME.
+        model: A network by name, such as resnet20, resnet56, mlp, bert-mini; or your own, as
+            for `sampa train`: hf:PATH, file.py:NAME or package.module:NAME.
         shape: Of one sample, for a network of your own: such as 3x32x32, or 64 for 64 numbers.
         batch_size: Samples in a batch; data-parallel contenders share one.
         rounds: Steps of each contender; more make the medians steadier (default: as many as take

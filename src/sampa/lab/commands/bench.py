@@ -12,8 +12,7 @@ import torch
 from rich.console import Console
 
 from sampa.lab.bench.contenders import contenders
-from sampa.lab.bench.counting import count_steps
-from sampa.lab.bench.host_time import host_time
+from sampa.lab.bench.counted import count_all
 from sampa.lab.bench.own_cost import own_costs
 from sampa.lab.bench.ranks import RANKS, on_ranks
 from sampa.lab.bench.result import BenchResult, advice, result_of
@@ -81,12 +80,12 @@ def _peaks(workload: Workload, devices: Sequence[torch.device]) -> dict[str, int
 
 def _count(arguments: BenchArguments, workload: Workload) -> int:
     network = workload.network() if is_own(workload.model) else build(workload.model)
-    counts = count_steps([tuple(p.shape) for p in network.parameters()])
+    found = count_all(arguments.model, [tuple(p.shape) for p in network.parameters()])
     console = Console()
-    console.print(Fitted(device_table(arguments.model, counts)))
-    console.print(Fitted(host_time_table(host_time())))
+    console.print(Fitted(device_table(arguments.model, found.steps)))
+    console.print(Fitted(host_time_table(found)))
     if arguments.json is not None:
-        _write(arguments.json, json.dumps([asdict(c) for c in counts], indent=2) + "\n")
+        _write(arguments.json, json.dumps(found.as_json(), indent=2) + "\n")
     return 0
 
 
