@@ -1,4 +1,4 @@
-"""The real CIFAR-10 and CIFAR-10N, as published."""
+"""The real CIFAR-10, CIFAR-10N and CIFAR-100, as published."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sampa.lab.data.cifar import load_cifar
 from sampa.lab.data.image_data import ImageData, resize
 from sampa.lab.data.label_noise import human_labels, load_cifar10n
 
@@ -105,3 +106,20 @@ def test_unknown_human_labels_are_answered_with_the_nearest(
 ) -> None:
     with pytest.raises(ValueError, match="did you mean 'worse'"):
         human_labels(cifar10["train"].labels, "worst", real_data)
+
+
+@pytest.fixture(scope="module")
+def cifar100(real_data: Path) -> Cifar:
+    try:
+        return {split: load_cifar(real_data, 100, split) for split in ("train", "test")}
+    except FileNotFoundError:
+        pytest.skip("needs CIFAR-100 in SAMPA_DATA_DIR")
+
+
+def test_cifar100_has_the_published_statistics_and_balanced_classes(cifar100: Cifar) -> None:
+    train, test = cifar100["train"], cifar100["test"]
+    assert [round(255 * value, 3) for value in train.mean] == [129.304, 124.070, 112.434]
+    assert [round(255 * value, 3) for value in train.std] == [68.170, 65.392, 70.418]
+    assert np.bincount(train.labels).tolist() == [500] * 100
+    assert np.bincount(test.labels).tolist() == [100] * 100
+    assert (train.classes[0], train.classes[-1]) == ("apple", "worm")

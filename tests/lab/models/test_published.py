@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sampa.lab.models.layers import count_parameters
 from sampa.lab.models.resnet_cifar import load_published
+from tests.marks import rest_is_slow
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PUBLISHED = {"resnet20-12fca82f.th": 91.73, "resnet56-4bfd9763.th": 93.39}  # percent
@@ -49,7 +50,7 @@ def correct(name: str, x: Tensor, y: Tensor) -> int:
         )
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", rest_is_slow(PUBLISHED, "resnet20-12fca82f.th"))
 def test_the_first_thousand_images_are_classified_as_measured(
     name: str, test_images: tuple[Tensor, Tensor]
 ) -> None:

@@ -14,6 +14,7 @@ from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.reproduce.records import outcome_page, write_outcome
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.outcome import Outcome
+from sampa.lab.results.paper import published
 from sampa.lab.training.folder import RunFolder
 from tests.marks import rest_is_slow
 
@@ -218,3 +219,21 @@ def test_watching_does_not_change_the_run(tmp_path: Path) -> None:
     alone = runner.train_all({tmp_path / "alone": run}, request, "alone")
     seen = runner.finished(tmp_path / "watched", run)
     assert seen.test == alone[tmp_path / "alone"].test
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "theirs"),
+    [
+        ("full-cifar10", "pooled ResNet", "ResNet-56"),
+        ("tab-cifar10", "conv net", "Average"),
+    ],
+)
+def test_a_network_of_ours_stands_beside_a_row_of_the_papers(
+    tmp_path: Path, name: str, row: str, theirs: str
+) -> None:
+    """With its values and verdicts; the page says whose they are."""
+    outcome = EXPERIMENTS[name].outcome(Request("smoke", tmp_path, seeds=1))
+    known = published(name).values[theirs]
+    assert {entry.column: entry.paper for entry in outcome.entries} == known
+    assert f"The paper's values for {row} are those of its {theirs}." in outcome_page(outcome)
+    assert all(comparison.paper is not None for comparison in outcome.comparisons())

@@ -64,7 +64,7 @@ def test_images_follow_section_5_1() -> None:
 def test_sgd_has_400_epochs_and_the_others_200_but_for_the_last_column() -> None:
     twice = [run for run in IMAGES if epochs_of(run) == 400 and run.method != "sgd"]
     assert {run.method for run in twice} == {"sampa-0.2"}
-    assert len(twice) == 2 * 5  # networks of two tables
+    assert len(twice) == 2 * 5 + 1  # networks of two tables, and why-epochs
     assert {epochs_of(run) for run in IMAGES if run.method == "sgd"} == {400}
     assert {epochs_of(run) for run in IMAGES if run not in twice and run.method != "sgd"} == {200}
 

@@ -6,10 +6,11 @@ import pytest
 
 from sampa.lab.reproduce import grids
 from sampa.lab.reproduce.catalog import EXPERIMENTS
-from sampa.lab.reproduce.settings import LARGER, images, in_proportion, one_rho, run_in_words
-from sampa.lab.reproduce.tuning import SEED, tune
+from sampa.lab.reproduce.settings import images, in_proportion, run_in_words
+from sampa.lab.reproduce.tuning import GRIDS, SEED, tune
 from sampa.lab.results.outcome import Choice
 from sampa.lab.results.paper import SCALES, Scale
+from sampa.lab.training.hyperparameters import radius_of
 from sampa.lab.training.method import checked_method
 from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
@@ -68,8 +69,8 @@ def test_reduced_runs_say_what_they_are(name: str) -> None:
 
 
 def test_a_description_has_images_size_noise_network_and_epochs() -> None:
-    text = run_in_words(images("cpu", None, noise=40, edition=LARGER))
-    for part in ("1,500 images", "16×16", "40 % wrong labels", "conv3 (width 24)", "16 epochs"):
+    text = run_in_words(images("cpu", None, noise=40))
+    for part in ("10,000 images", "16×16", "40 % wrong labels", "conv3 (width 32)", "30 epochs"):
         assert part in text
 
 
@@ -79,10 +80,42 @@ def test_label_noise_has_labels_by_people_too() -> None:
     assert all(run.data.label_noise == 0 and "human labels (worse)" in run.about for run in runs)
 
 
-def test_rho_is_doubled_for_sampa_but_not_under_label_noise() -> None:
+def test_rho_is_doubled_for_sampa_unless_it_was_chosen() -> None:
     run = images("cpu", Choice(0.1, 0.05))
     assert (run.rhos["sam"], run.rhos["sampa-0"], run.rhos["sampa-0.2"]) == (0.05, 0.05, 0.1)
-    assert set(one_rho(run).rhos.values()) == {0.05}
+    run = images("cpu", Choice(0.1, 0.05, {"sampa-0.2": 0.4}))
+    assert (run.rhos["sam"], run.rhos["sampa-0"], run.rhos["sampa-0.2"]) == (0.05, 0.05, 0.4)
+
+
+PAPERS_RADII = ("late-cifar10", "tab-glue")
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINED if name not in PAPERS_RADII])
+def test_every_radius_of_the_reduced_edition_is_chosen_by_a_tuning_of_the_experiment(
+    name: str,
+) -> None:
+    """Each judge gets a radius that nothing else has: none of another origin may be left."""
+    experiment = EXPERIMENTS[name]
+    chosen: dict[str, Choice] = {}
+    for tuning in experiment.tunings:
+        judges = GRIDS[tuning]["cpu"].judges
+        rhos = {m: 0.001 * (i + 1) for i, m in enumerate(judges)}
+        chosen[tuning] = Choice(0.05, 0.77, rhos)
+    assert experiment.planner is not None
+    for entry in experiment.planner("cpu", chosen).entries:
+        radius = radius_of(entry.run)
+        assert radius is None or radius < 0.05, (entry.column, entry.run.method)
+
+
+def test_levels_of_noise_have_the_radii_that_were_chosen_for_them() -> None:
+    levels = ("clean", "noise", "noise80")
+    chosen = {n: Choice(0.05, 0.1, {"sam": 0.01 * (i + 1)}) for i, n in enumerate(levels)}
+    found = {
+        e.readings[0][0]: radius_of(e.run)
+        for e in grids.plan_noise("cpu", chosen).entries
+        if e.column == "SAM"
+    }
+    assert found == {"0 %": 0.01, "40 %": 0.02, "80 %": 0.03, grids.HUMAN: 0.02}
 
 
 def test_variants_keep_their_proportion_to_sams_rho() -> None:
@@ -102,18 +135,53 @@ def test_tuning_takes_the_best_validation_scores_on_a_seed_of_its_own() -> None:
     def score(trials: dict[str, Run]) -> dict[str, float]:
         seen.update(trials)
         return {
-            name: (run.base.lr == 0.05) + (run.rhos["sam"] == 0.2 and run.method != "sgd")
+            name: (run.base.lr == 0.1) + (run.rhos["sam"] == 0.2 and run.method != "sgd")
             for name, run in trials.items()
         }
 
-    found = tune("noise", "cpu", score)
+    found = tune("noise", "smoke", score)
     assert found is not None
-    assert found.choice == Choice(0.05, 0.2)
+    assert found.choice == Choice(0.1, 0.2)
     runs = list(seen.values())
     assert {run.seed for run in runs} == {SEED}
-    assert {run.base.lr for run in runs[:4]} == {0.02, 0.05}
-    assert {run.base.lr for run in runs[4:]} == {0.05}
+    assert {run.base.lr for run in runs[:4]} == {0.05, 0.1}
+    assert {run.base.lr for run in runs[4:]} == {0.1}
     assert set(found.scores) == set(seen)
+
+
+def test_radii_of_variants_are_tried_in_proportion_to_sams() -> None:
+    """AE-SAM and others have SAM's ρ in the paper, ASAM ten times that."""
+
+    def score(trials: dict[str, Run]) -> dict[str, float]:
+        return {name: -abs(run.rhos["sam"] - 0.2) for name, run in trials.items()}
+
+    found = tune("incorporated", "cpu", score)
+    assert found is not None
+    assert found.choice.rhos["asam"] == pytest.approx(2.0)
+    assert found.choice.rhos["sampa+asam"] == pytest.approx(4.0)
+    assert "asam-lr0.05-rho2" in found.scores
+    run = in_proportion(images("cpu", found.choice), "asam")
+    assert radius_of(run) == pytest.approx(2.0)
+
+
+def test_the_learning_rate_of_glue_is_chosen_by_the_base_alone() -> None:
+    seen: dict[str, Run] = {}
+
+    def score(trials: dict[str, Run]) -> dict[str, float]:
+        seen.update(trials)
+        return {name: -run.base.lr for name, run in trials.items()}
+
+    found = tune("glue", "cpu", score)
+    assert found is not None
+    assert found.choice.lr == 5e-5
+    assert {run.method for run in seen.values()} == {"adamw"}
+    assert {run.data.validation for run in seen.values()} == {0.1}
+    reported = [e.run for e in grids.plan_glue("cpu", {"glue": found.choice}).entries]
+    assert {run.base.lr for run in reported} == {5e-5}
+    assert {(run.data.name, run.data.subset, run.data.validation) for run in reported} == {
+        ("glue/mrpc", None, 0.0),
+        ("glue/sts-b", None, 0.0),
+    }
 
 
 def test_each_method_gets_its_own_rho_from_inside_what_was_tried() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,32 +19,51 @@ def planned(out: Path, *methods: str, seed: int = 0) -> dict[Path, Run]:
     return {out / f"{m}-{seed}": tiny_run(method=m, seed=seed, epochs=1) for m in methods}
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that two processes at once were to do, one of which cannot be done."""
+
+    out: Path
+    request: Request
+    good: dict[Path, Run]
+    bad: tuple[Path, Run]
+    ended: Unfinished
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    out = tmp_path_factory.mktemp("experiment")
+    bad = out / "bad", tiny_run(data=DataSpec("cifar10"))
+    good = planned(out, "sgd", "sampa") | planned(out, "sgd", seed=1)
+    request = Request("cpu", out, jobs=2, data_dir=out)
+    with pytest.raises(Unfinished) as ended:
+        runner.train_all(dict([bad]) | good, request, "tiny")
+    return Experiment(out, request, good, bad, ended.value)
+
+
 @pytest.mark.dist
 def test_two_processes_at_once_run_all_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = Request("cpu", tmp_path, jobs=2)
-    runs = planned(tmp_path, "sgd", "sampa") | planned(tmp_path, "sgd", seed=1)
-    results = runner.train_all(runs, request, "tiny")
-    for folder, run in runs.items():
-        alone = carry_out(run, tmp_path / "alone" / folder.name)
-        assert results[folder].test == alone.test
+    runs, alone = experiment.good, experiment.out / "alone"
+    expected = {folder: carry_out(run, alone / folder.name).test for folder, run in runs.items()}
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("it started a process"))
+    results = runner.train_all(runs, experiment.request, "tiny")
+    assert {folder: result.test for folder, result in results.items()} == expected
+    for folder in runs:
         saved = [path.name for path in (folder / "checkpoints").iterdir()]
         assert saved == ["best-000000003"]  # for sampa eval; what only an unfinished run needs went
-    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("it started a process"))
-    assert runner.train_all(runs, request, "tiny") == results
 
 
 @pytest.mark.dist
-def test_a_run_that_fails_makes_the_experiment_unfinished(tmp_path: Path) -> None:
+def test_a_run_that_fails_makes_the_experiment_unfinished(experiment: Experiment) -> None:
     """It is told with its log, and the next run of its process is done all the same."""
-    good, bad = planned(tmp_path, "sgd"), {tmp_path / "bad": tiny_run(data=DataSpec("cifar10"))}
-    with pytest.raises(Unfinished, match=r"1 of 1 jobs failed, first tiny seed 0 \(2 runs\)") as e:
-        runner.train_all(bad | good, Request("cpu", tmp_path, data_dir=tmp_path), "tiny")
-    assert e.value.code == 1
-    ((folder, run),) = good.items()
-    assert runner.finished(folder, run).test
-    ((folder, run),) = bad.items()
+    assert experiment.ended.code == 1
+    told = str(experiment.ended)
+    assert told.startswith("1 of 2 jobs failed, first tiny seed 0 (3 runs)")
+    for folder, run in experiment.good.items():
+        assert runner.finished(folder, run).test
+    folder, run = experiment.bad
     assert RunFolder(folder).result_of(run) is None
     assert "Traceback" in (folder / "log.txt").read_text()
 

@@ -96,7 +96,7 @@ def test_endless_words_leave_room_for_the_drawing(kind: str) -> None:
     assert drawn.x.end - drawn.x.start > 60
     for part in drawn.scene.parts:
         if isinstance(part, Words):
-            length = width_of(part.text, part.size)
+            length = width_of(part.text, part.size, bold=part.bold)
             assert length < (drawn.scene.height if part.upwards else drawn.scene.width)
 
 

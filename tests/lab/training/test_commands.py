@@ -159,19 +159,23 @@ def test_eval_without_validation_images_judges_the_test_images(
 def test_compare_runs_a_grid_once_and_prints_mean_and_deviation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    seed_0 = str(tmp_path / "sgd" / "seed-0")
+    assert main(["train", "digits-cpu", "--method", "sgd", *QUICK, "--out", seed_0]) == 0
+    capsys.readouterr()
     command = ["compare", "digits-cpu", "--methods", "sgd", "--seeds", "2", "--jobs", "2"]
     command += ["--out", str(tmp_path), "--extra=--epochs 1"]
     assert main(command) == 0
     first = capsys.readouterr().out
+    assert "sgd seed 0: done before" in first.splitlines()
     assert re.search(r"sgd +2 +\d+\.\d\d ± \d+\.\d\d", first)
-    begun = (tmp_path / "sgd" / "seed-0" / "log.txt").stat().st_mtime_ns
+    begun = (tmp_path / "sgd" / "seed-1" / "log.txt").stat().st_mtime_ns
     assert main(command) == 0
     second = capsys.readouterr().out
     assert [line for line in second.splitlines() if "seed" in line] == [
         "sgd seed 0: done before",
         "sgd seed 1: done before",
     ]
-    assert (tmp_path / "sgd" / "seed-0" / "log.txt").stat().st_mtime_ns == begun
+    assert (tmp_path / "sgd" / "seed-1" / "log.txt").stat().st_mtime_ns == begun
 
 
 @pytest.mark.dist

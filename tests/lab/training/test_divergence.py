@@ -15,7 +15,7 @@ from sampa.lab.cli import main
 from sampa.lab.training.divergence import BOUND, IN_A_ROW, Diverged, DivergenceWatch
 from tests.lab.training.runs import tiny_run
 
-WILD = ["train", "digits-cpu", "--lr", "1000", "--epochs", "3", "--threads", "1"]
+WILD = ["train", "digits-cpu", "--lr", "1e5", "--epochs", "3", "--threads", "1"]
 
 
 def watch(per_epoch: int = 10) -> DivergenceWatch:
@@ -30,7 +30,7 @@ def test_a_run_that_diverges_says_so_and_has_no_result(
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert line.startswith("sampa train: digits-cpu sampa seed 0 diverged in epoch 1: the mean lo")
-    assert line.endswith("choose a lower --lr than 1000")
+    assert line.endswith("choose a lower --lr than 100000")
     assert captured.out == ""
     assert not (tmp_path / "result.json").exists()
     why = f"sampa train: {json.loads((tmp_path / 'diverged.json').read_text())['reason']}"
@@ -73,6 +73,14 @@ def test_an_epoch_of_mostly_bad_losses_ends_a_run() -> None:
         looked.after_batch(3, math.nan if number < 6 else 1.0)
     with pytest.raises(Diverged, match="in epoch 4: 6 of 10 losses were not finite"):
         looked.after_epoch(3, math.nan, first=1.0)
+
+
+def test_a_loss_that_is_not_finite_does_not_hide_that_the_others_are_far_above_the_first() -> None:
+    looked = watch()
+    for number in range(10):
+        looked.after_batch(0, math.nan if number == 4 else 1e6)
+    with pytest.raises(Diverged, match=r"in epoch 1: the mean loss is 1e\+06, the first"):
+        looked.after_epoch(0, math.nan, first=1.0)
 
 
 @pytest.mark.parametrize(

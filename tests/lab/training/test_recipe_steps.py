@@ -17,6 +17,7 @@ from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import ModelSpec
 from tests.lab.data.makers import members, small, write_archive
 from tests.lab.training.runs import carry_out
+from tests.marks import rest_is_slow
 
 DATA_DIR = os.environ.get("SAMPA_DATA_DIR", "")
 
@@ -76,7 +77,9 @@ def test_weights_outside_of_the_data_folder_are_refused(tmp_path: Path) -> None:
 
 
 @needs_cifar
-@pytest.mark.parametrize("name", ["cifar10-cpu", "cifar10-noise40-cpu"])
+@pytest.mark.parametrize(
+    "name", rest_is_slow(["cifar10-cpu", "cifar10-noise40-cpu"], "cifar10-noise40-cpu")
+)
 def test_cifar10_with_a_small_network(name: str, tmp_path: Path) -> None:
     result = carry_out(find_recipe(name), tmp_path, limit_steps=3, data_dir=Path(DATA_DIR))
     assert result.updates == 2

@@ -117,6 +117,7 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path: Path) -> None:
     assert last.endswith("Go on with the same command and --resume.")
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_bit_for_bit(tmp_path: Path, whole: Outcome) -> None:
     process = start(tmp_path / "run", "--save-every", "3")
     wait_for(tmp_path / "run" / "checkpoints" / "step-000000027", process)

@@ -34,7 +34,7 @@ def main(arguments: ReproduceArguments) -> int:
         experiment = find_experiment(arguments.experiment)
     request = arguments.request
     if request.record is not None:  # before hours of work
-        Conditions.now().require_committed("this command", allow_dirty=arguments.allow_dirty)
+        Conditions.now().require_committed("this command", allow_dirty=request.allow_dirty)
     try:
         require_ready(experiment, request)
     except NotReady as error:
@@ -56,7 +56,7 @@ def main(arguments: ReproduceArguments) -> int:
     say(own)
     if record is not None and record.resolve() != own.resolve():
         what = f"runs in {own}, which were made before"
-        outcome.conditions.require_committed(what, allow_dirty=arguments.allow_dirty)
+        outcome.conditions.require_committed(what, allow_dirty=request.allow_dirty)
         notes = record / NOTES
         text = read_text(notes) if notes.exists() else ""
         write_outcome(replace(outcome, notes=text), record, plots=True)

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100, from the official binary files or (CIFAR-10) from packed strips.
+"""CIFAR-10 and CIFAR-100, from the official binary files or from packed strips.
 
 A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Pixels are decoded
 once into a cache and mapped from there.
@@ -85,11 +85,11 @@ def load_cifar(
     split: str = "train",
     cache_dir: str | Path | None = None,
 ) -> ImageData:
-    """CIFAR-10, or CIFAR-100 with its fine labels, in the original order.
+    """CIFAR-10, or CIFAR-100 with its fine labels, in the order of the files.
 
     Args:
-        data_dir: A folder with the official archive, its unpacked folder, or (CIFAR-10) packed
-            strips; directly or under cifar10/ or cifar100/. None means SAMPA_DATA_DIR.
+        data_dir: A folder with the official archive, its unpacked folder, or packed strips;
+            directly or under cifar10/ or cifar100/. None means SAMPA_DATA_DIR.
         classes: 10 or 100.
         split: "train" or "test".
         cache_dir: Where decoded pixels are kept; None means the user's cache.
@@ -136,12 +136,11 @@ def _candidates(
     layout: ArchiveLayout, split: str, folder: Path
 ) -> list[tuple[list[Path], Decoder]]:
     binary = [folder / layout.folder / name for name in (*layout.files[split], layout.names)]
-    official: list[tuple[list[Path], Decoder]] = [
+    return [
+        ([folder / f"{layout.name}-{split}.zip"], _read_packed),
         ([folder / layout.archive], _read_archive),
         (binary, _read_folder),
     ]
-    packed = [folder / f"{layout.name}-{split}.zip"]
-    return [(packed, _read_packed), *official] if layout.classes == 10 else official
 
 
 def _read_packed(layout: ArchiveLayout, split: str, files: list[Path]) -> Decoded:

@@ -1,4 +1,4 @@
-"""CIFAR-10 packed without loss: a zip of WebP strips, each a column of images 32 pixels wide."""
+"""CIFAR packed without loss: a zip of WebP strips, each a column of images 32 pixels wide."""
 
 from __future__ import annotations
 

@@ -15,9 +15,16 @@ from typing import Any
 import torch
 
 from sampa.execution.layers import Layers
-from sampa.lab.reproduce.plan import Choices, Plan, accuracies, unfinished_if_stopped
+from sampa.lab.reproduce.plan import Choices, Plan, accuracies
 from sampa.lab.reproduce.request import Request
-from sampa.lab.reproduce.runner import conditions_of_runs, kept_runs, planned_runs, tuned_choices
+from sampa.lab.reproduce.runner import (
+    conditions_of_runs,
+    kept_runs,
+    opened_folder,
+    planned_runs,
+    time_spent,
+    tuned_choices,
+)
 from sampa.lab.reproduce.settings import images
 from sampa.lab.results.charts import EXTREMES, Chart, Line, over_seeds
 from sampa.lab.results.outcome import Entry, Outcome
@@ -45,7 +52,8 @@ def gradient_gap(blank: Outcome, request: Request) -> Outcome:
     tuned = tuned_choices(("clean",), request)
     planned = plan_gap(request.scale, {name: t.choice for name, t in tuned.items()})
     grid = planned_runs(planned, blank, request, seeds=3)
-    with kept_runs(request, blank.id, restores=False):  # what was watched is in no record
+    runs = {folder: run for _, folder, run in grid}
+    with kept_runs(request, blank.id, runs, restores=False):  # what was watched is in no record
         found = {run.seed: watched(run, folder, request) for _, folder, run in grid}
     return replace(
         blank,
@@ -58,6 +66,7 @@ def gradient_gap(blank: Outcome, request: Request) -> Outcome:
             _chart("cosine", "Cosine", "cosine", found),
             _chart("distance", "Distance", "‖∇f(x) − ∇f(y)‖", found),
         ),
+        facts=(time_spent([folder for _, folder, _ in grid], tuned, request),),
         tuning=tuned,
         conditions=conditions_of_runs((folder for _, folder, _ in grid), tuned, request),
     )
@@ -84,15 +93,11 @@ def watched(run: Run, out: Path, request: Request) -> Gap:
     found = folder.read(GAP_FILE) if folder.result_of(run) is not None else None
     if found is not None:
         return Gap(**found)
-    folder.open(run, resume=True)
-    try:
+    with opened_folder(run, out) as folder:
         settings = Settings(data_dir=request.data_dir, quiet=True)
         trainer = Watcher(run, folder, settings, checked_method(run))
-        with unfinished_if_stopped():
-            trainer.fit()
+        trainer.fit()
         folder.write(GAP_FILE, asdict(trainer.gap))
-    finally:
-        folder.close()
     return trainer.gap
 
 

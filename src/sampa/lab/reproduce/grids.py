@@ -12,25 +12,26 @@ from sampa.lab.reproduce.plan import (
     accuracies,
     against_first,
     readings_of,
+    standing_for,
 )
 from sampa.lab.reproduce.settings import (
+    FINE_TUNING_LR,
     FULL,
-    GLUE_SAMPLES,
-    LARGER,
+    GLUE_EPOCHS,
     NETWORKS,
     adamw,
+    fine_tuned,
     glue_run,
     images,
     in_proportion,
-    one_rho,
     run_in_words,
 )
 from sampa.lab.results.charts import Chart
-from sampa.lab.results.outcome import Choice, Outcome
+from sampa.lab.results.outcome import AVERAGE, Choice, Outcome
 from sampa.lab.results.paper import Scale
 from sampa.lab.results.pictures import BAND, lines_over
 from sampa.lab.training.recipes import find_recipe
-from sampa.lab.training.run import DataSpec, ModelSpec, Run
+from sampa.lab.training.run import Run
 
 ACCURACY_ROW = "test accuracy in %"
 HUMAN = "human labels (CIFAR-10N)"
@@ -43,7 +44,10 @@ QUICK = ("LookSAM", "AE-SAM", "SAF", "MESA", "ESAM")
 EFFICIENT = {**SAM_AND_SAMPA, **{name: name.lower() for name in QUICK}}
 VARIANTS = {name: name.lower() for name in ("mSAM", "ASAM", "SAM-ON", "VaSSO", "BiSAM")}
 LAMBDAS = {f"λ = {i / 10:g}": i / 10 for i in range(11)}
+FEWER_LAMBDAS = tuple(f"λ = {lam:g}" for lam in (0, 0.1, 0.2, 0.3, 0.5, 0.7, 1))
 NOISE_ROWS = {f"{percent} %": percent for percent in (0, 20, 40, 60, 80)}
+FEWER_NOISES = {"0 %": "clean", "40 %": "noise", "80 %": "noise80"}  # each with its tuning
+CLASS_TUNINGS = {10: "clean", 100: "cifar100"}
 GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
     "cola": (("CoLA, Mcc.", "matthews"),),
     "sst-2": (("SST-2, Acc.", "accuracy"),),
@@ -62,10 +66,11 @@ def _plan_networks(scale: Scale, choices: Choices, classes: int) -> Plan:
     rows = _by_network(scale, choices, tuple(NETWORKS[scale]), classes)
     twice = {row: replace(run, epochs=2 * run.epochs) for row, run in rows.items()}
     found = [*accuracies(rows, FOUR), *accuracies(twice, {TWICE: "sampa-0.2"})]
-    about = run_in_words(images(scale, choices.get("clean"), classes=classes))
-    about += f"; networks: {', '.join(NETWORKS[scale])}"
+    if len(rows) == 1:
+        found = standing_for(AVERAGE, found)
+    about = f"{run_in_words(next(iter(rows.values())))}; rows: {', '.join(rows)}"
     pairs = (*STEPPED_PAIRS, (TWICE, "SGD"), (TWICE, "SAMPa-0.2"))
-    return Plan(found, pairs, about, average=len(NETWORKS[scale]) > 1)
+    return Plan(found, pairs, about, average=len(rows) > 1)
 
 
 plan_cifar10, plan_cifar100 = (partial(_plan_networks, classes=n) for n in (10, 100))
@@ -78,7 +83,7 @@ def _by_network(
     known = NETWORKS[scale]
     if scale == "paper":
         return {row: find_recipe(f"cifar{classes}-{known[row].name}") for row in rows}
-    run = images(scale, choices.get("clean"), classes=classes)
+    run = images(scale, choices.get(CLASS_TUNINGS[classes]), classes=classes)
     found = {row: replace(run, model=known[row]) for row in rows if row in known}
     return found or {next(iter(known)): run}
 
@@ -89,7 +94,7 @@ def plan_full_cifar10(scale: Scale, choices: Choices) -> Plan:
         rows = _by_network(scale, choices, ("ResNet-56",))
     else:
         rows = {"pooled ResNet": images(scale, choices.get("full"), edition=FULL)}
-    return Plan(accuracies(rows, FOUR), STEPPED_PAIRS)
+    return Plan(standing_for("ResNet-56", accuracies(rows, FOUR)), STEPPED_PAIRS)
 
 
 def plan_late_cifar10(scale: Scale, choices: Choices) -> Plan:
@@ -111,21 +116,21 @@ def plan_imagenet(scale: Scale, choices: Choices) -> Plan:
 
 def plan_efficiency(scale: Scale, choices: Choices) -> Plan:
     """Accuracy of the efficient variants; `speed` measures their time."""
-    run = _generalization(scale, choices)
+    run = generalization(scale, choices)
     found = accuracies({"Accuracy": run}, SAM_AND_SAMPA)
     for name in QUICK:
         own = _of_variant(run, scale, name.lower())
-        if name in ("SAF", "MESA") and scale != "paper":  # 5 epochs would be most of a short run
-            own = replace(own, method_options={"start_epoch": 3})
         found.append(PlannedEntry(name, own, (("Accuracy", "accuracy"),)))
     return Plan(found, against_first(EFFICIENT))
 
 
-def _generalization(scale: Scale, choices: Choices) -> Run:
+def generalization(scale: Scale, choices: Choices) -> Run:
     """What variants are compared on: ResNet-56 in the paper, wrong labels in reduced editions."""
     if scale == "paper":
         return images("paper", None)
-    return one_rho(images(scale, choices.get("small-noise"), noise=40))
+    run = images(scale, choices.get("noise"), noise=40)
+    own = {method: rho for chosen in choices.values() for method, rho in chosen.rhos.items()}
+    return replace(run, rhos=run.rhos | own)
 
 
 def _of_variant(run: Run, scale: Scale, method: str) -> Run:
@@ -139,18 +144,16 @@ def plan_vit(scale: Scale, choices: Choices) -> Plan:
     elif scale == "smoke":
         rows = {"C10": adamw(images("smoke", choices.get("clean")), 1e-3)}
     else:
-        data = DataSpec("cifar10", subset=1500, upscale=96, validation=1 / 3)
-        model = ModelSpec("efficientnet-lite0-imagenet")
-        run = replace(adamw(images("cpu", None), 5e-4), data=data, model=model)
-        rows = {"C10": replace(run, epochs=3, batch_size=32, base_epochs=None)}
+        untuned = Choice(FINE_TUNING_LR, 0.1)
+        rows = {"C10": fine_tuned("cpu", choices.get("fine-tuning", untuned))}
     return Plan(accuracies(rows, SAM_AND_SAMPA), against_first(SAM_AND_SAMPA))
 
 
 def plan_glue(scale: Scale, choices: Choices) -> Plan:
     methods = {"AdamW": "adamw", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.1": "sampa-0.1"}
     found: list[PlannedEntry] = []
-    tasks = GLUE_ROWS if scale == "paper" else GLUE_SAMPLES
-    runs = {task: glue_run(scale, task) for task in tasks}
+    tasks = GLUE_ROWS if scale == "paper" else GLUE_EPOCHS
+    runs = {task: glue_run(scale, task, choices.get("glue")) for task in tasks}
     for task, run in runs.items():
         rows = GLUE_ROWS[task] if scale != "smoke" else ((GLUE_ROWS[task][0][0], "accuracy"),)
         found += readings_of(run, methods, *rows)
@@ -159,28 +162,27 @@ def plan_glue(scale: Scale, choices: Choices) -> Plan:
 
 
 def plan_noise(scale: Scale, choices: Choices) -> Plan:
-    """Five levels of label noise; the same ρ for all methods."""
-    rows: dict[str, Run] = {}
-    for row, percent in NOISE_ROWS.items():
-        # The paper, too, has another ρ at 80 %.
-        choice = choices.get("noise80" if percent == 80 else "noise")
-        rows[row] = _noisy(scale, percent, choice)
-    if scale == "cpu":
-        # CIFAR-10N: people who labeled carelessly, wrong in two of five; not in the paper.
-        run = _noisy(scale, 0, choices.get("noise"))
-        rows[HUMAN] = replace(run, data=replace(run.data, human_labels="worse"))
-    return Plan(accuracies(rows, FOUR), STEPPED_PAIRS)
+    """Levels of label noise; the paper, too, has another ρ at 80 %."""
+    if scale != "cpu":
+        rows = {row: _noisy(scale, choices, percent) for row, percent in NOISE_ROWS.items()}
+        return Plan(accuracies(rows, FOUR), STEPPED_PAIRS)
+    rows = {row: _noisy(scale, choices, NOISE_ROWS[row]) for row in FEWER_NOISES}
+    # CIFAR-10N: people who labeled carelessly, wrong in two of five; not in the paper.
+    run = images(scale, choices.get("noise"))
+    rows[HUMAN] = replace(run, data=replace(run.data, human_labels="worse"))
+    about = f"{run_in_words(rows['0 %'])}; wrong labels: {', '.join(rows)}"
+    return Plan(accuracies(rows, FOUR), STEPPED_PAIRS, about)
 
 
-def _noisy(scale: Scale, percent: int, choice: Choice | None) -> Run:
+def _noisy(scale: Scale, choices: Choices, percent: int) -> Run:
     if scale == "paper":
         return find_recipe(f"cifar10-noise{percent}")
-    return one_rho(images(scale, choice, noise=percent, edition=LARGER))
+    return images(scale, choices.get(FEWER_NOISES.get(f"{percent} %", "noise")), noise=percent)
 
 
 def plan_incorporation(scale: Scale, choices: Choices) -> Plan:
-    """Each variant alone and with SAMPa, ρ doubled with SAMPa as in the paper."""
-    run = _generalization(scale, choices)
+    """Each variant alone and with SAMPa; ρ is doubled with SAMPa as in the paper, or tuned."""
+    run = generalization(scale, choices)
     found = [
         PlannedEntry(column, _of_variant(run, scale, name), ((row, "accuracy"),))
         for row, method in VARIANTS.items()
@@ -190,10 +192,13 @@ def plan_incorporation(scale: Scale, choices: Choices) -> Plan:
 
 
 def _plan_naive(scale: Scale, choices: Choices, name: str) -> Plan:
-    """A naive attempt beside SGD and SAM on three networks, with SAM's ρ."""
+    """A naive attempt beside SGD and SAM on three networks; SAM's ρ if it has none of its own."""
     rows = _by_network(scale, choices, THREE_NETWORKS)
     found = accuracies(rows, {"SGD": "sgd", "SAM": "sam"})
-    found += accuracies(_with_rho_of("sam", rows), {name: name.lower()})
+    method, chosen = name.lower(), choices.get("naive")
+    for row, run in rows.items():
+        rho = run.rhos["sam"] if chosen is None else chosen.rhos[method]
+        found += accuracies({row: replace(run, rho=rho)}, {name: method})
     return Plan(found, (("SAM", "SGD"), (name, "SGD"), (name, "SAM")))
 
 
@@ -206,7 +211,7 @@ def _with_rho_of(method: str, rows: dict[str, Run]) -> dict[str, Run]:
 
 def plan_penalty(scale: Scale, choices: Choices) -> Plan:
     """The penalty with the settings of SAMPa-0.2, on clean labels and with 80 % noise."""
-    clean, noisy = images(scale, choices.get("clean")), _noisy(scale, 80, choices.get("noise80"))
+    clean, noisy = images(scale, choices.get("clean")), _noisy(scale, choices, 80)
     rows = {"clean labels": clean, "80 % wrong labels": noisy}
     if scale == "paper":
         rows = {"ResNet-56": clean, "ResNet-32 (80 % noisy label)": noisy}
@@ -221,9 +226,10 @@ def plan_lambdas(scale: Scale, choices: Choices) -> Plan:
     if scale == "paper":
         rows = _by_network(scale, choices, ("ResNet-56", "WRN-28-10"))
     else:
-        rows = {"conv net": _noisy(scale, 40, choices.get("noise"))}
-    methods = {name: f"sampa-{lam:g}" for name, lam in LAMBDAS.items()}
-    return Plan(accuracies(_with_rho_of("sampa-0.2", rows), methods), against_first(LAMBDAS))
+        rows = {"conv net": _noisy(scale, choices, 40)}
+    shown = FEWER_LAMBDAS if scale == "cpu" else LAMBDAS
+    methods = {name: f"sampa-{LAMBDAS[name]:g}" for name in shown}
+    return Plan(accuracies(_with_rho_of("sampa-0.2", rows), methods), against_first(methods))
 
 
 # ---- pictures --------------------------------------------------------------------------------

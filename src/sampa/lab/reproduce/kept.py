@@ -1,25 +1,34 @@
 """Finished runs in a file that is committed: a grid goes on from it alone, on another machine.
 
 Runs of one table may come from several commits as long as the numerics are the same
-(`conditions.NUMERICS`); older ones are made anew.
+(`conditions.NUMERICS`); older ones are made anew, and so are those of another edition of the table.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sampa.lab.conditions import NUMERICS
 from sampa.lab.files import place_below, read_json_lines, replace_file
+from sampa.lab.reproduce.finished import (
+    has_these_numerics,
+    is_committed,
+    line_of,
+    settings_in,
+    settings_of,
+    write_finished,
+)
 from sampa.lab.terminal import say
-from sampa.lab.training.folder import RunFolder
+from sampa.lab.training.run import Run
 
 SECONDS = 10.0  # between looks for runs that were finished
+UNPLANNED = "of another edition are left out"
 
 
 @dataclass
@@ -29,57 +38,67 @@ class KeptRuns:
     Attributes:
         folder: Where they are made.
         file: Where they are kept.
+        planned: By their folders; no others are put back or kept.
+        keeps_others: Whether lines of runs that are not planned stay in the file: a tuning is
+            planned step by step.
+        allow_dirty: Whether runs of source that is not committed count.
     """
 
     folder: Path
     file: Path
+    planned: Mapping[Path, Run]
+    keeps_others: bool = False
+    allow_dirty: bool = False
 
     def __post_init__(self) -> None:
         self._finished: list[Path] = []
+        self._others: list[dict[str, Any]] = []
 
     def restore(self) -> None:
-        """Put back the folders of runs that the file holds, but for their checkpoints.
+        """Put back the folders of planned runs that the file holds, but for their checkpoints.
 
         Raises:
             ValueError: If the file is not as sampa wrote it.
         """
-        lines = read_json_lines(self.file) if self.file.exists() else []
-        current = [line for line in lines if numerics_of(line) == NUMERICS]
-        if len(current) < len(lines):
-            say(f"{self.file}: {len(lines) - len(current)} runs of other numerics are made anew")
-        for line in current:
-            self._restore(line)
+        refused: Counter[str] = Counter()
+        for line in read_json_lines(self.file) if self.file.exists() else []:
+            folder = place_below(self.folder, line["place"], f"place in {self.file}")
+            reason = self._refusal(line, folder)
+            if reason == UNPLANNED and self.keeps_others:
+                self._others.append(line)
+            elif reason:
+                refused[reason] += 1
+            elif not (folder / "result.json").exists():
+                write_finished({**line, "run": self.planned[folder].as_json()}, folder)
+        for reason, count in refused.items():
+            say(f"{self.file}: {count} runs {reason}")
 
-    def _restore(self, line: dict[str, Any]) -> None:
-        folder = place_below(self.folder, line["place"], f"place in {self.file}")
-        if (folder / "result.json").exists():
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        metrics = [{"run_id": line.get("id", "")}, *line["metrics"]]
-        self._write(folder / "run.json", {name: line[name] for name in RUN if name in line})
-        replace_file(
-            folder / "metrics.jsonl", "".join(f"{json.dumps(m)}\n" for m in metrics).encode()
-        )
-        self._write(folder / "result.json", line["result"])
-
-    def _write(self, file: Path, values: dict[str, Any]) -> None:
-        replace_file(file, f"{json.dumps(values, indent=2)}\n".encode())
+    def _refusal(self, line: dict[str, Any], folder: Path) -> str:
+        """Why a line is of no use; empty if it is."""
+        if not has_these_numerics(line):
+            return "of other numerics are made anew"
+        if not (self.allow_dirty or is_committed(line)):
+            return "of source that was not committed are made anew"
+        if folder not in self.planned:
+            return UNPLANNED
+        is_same = settings_in(line) == settings_of(self.planned[folder])
+        return "" if is_same else "of another edition are made anew"
 
     def save(self) -> None:
-        """Write the file anew if a run was finished since."""
-        found = sorted(self.folder.rglob("result.json"))
+        """Write the file anew if a planned run was finished since."""
+        found = sorted(f for f in self.folder.rglob("result.json") if f.parent in self.planned)
         if found == self._finished:
             return
+        lines = [*map(self._line, found), *self._others]
+        lines = [line for line in lines if self.allow_dirty or is_committed(line)]
+        lines.sort(key=lambda line: PurePosixPath(line["place"]).parts)
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self.file, "".join(map(self._line, found)).encode())
+        replace_file(self.file, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
         self._finished = found
 
-    def _line(self, result: Path) -> str:
-        run = RunFolder(result.parent)
+    def _line(self, result: Path) -> dict[str, Any]:
         place = result.parent.relative_to(self.folder).as_posix()
-        saved = run.read("run.json") or {}
-        line = {"place": place, **saved, "metrics": run.metrics(), "result": run.read(result.name)}
-        return json.dumps(line) + "\n"
+        return {"place": place, **line_of(result.parent)}
 
     @contextmanager
     def growing(self) -> Iterator[None]:
@@ -98,11 +117,3 @@ class KeptRuns:
             is_over.set()
             watcher.join()
             self.save()
-
-
-RUN = ("id", "run", "conditions")  # what run.json has
-
-
-def numerics_of(line: dict[str, Any]) -> int:
-    """The numerics that a run was made with; the first ones were not written down."""
-    return line.get("conditions", {}).get("numerics", 1)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sampa.lab.files import as_file_name
+from sampa.lab.reproduce.core_time import core_hours, hours_in_words, tuning_hours
 from sampa.lab.reproduce.request import Request
 from sampa.lab.reproduce.settings import run_in_words
 from sampa.lab.results.outcome import Choice, Outcome
@@ -48,11 +49,13 @@ class PlannedEntry:
         column: Most often the method, by the paper's name.
         run: What is trained; the seeds come later.
         readings: The rows that are read from it, each with the test metric it takes.
+        stands_for: The paper's row that it is compared with, if that has another name.
     """
 
     column: str
     run: Run
     readings: tuple[tuple[str, str], ...]
+    stands_for: str = ""
 
     @property
     def key(self) -> str:
@@ -93,17 +96,23 @@ class Experiment:
         id: What the user types.
         complete: Does what is not done yet, and completes the outcome.
         paper_time: How long it takes at the paper's scale, ...
-        cpu_time: ... and on two cores.
+        measuring_time: ... and on two cores, where what it measures is not training.
         planner: What is trained, by scale and choices; None if nothing is.
         seeds: How many it needs.
+        tunings: What is chosen before.
+        further: What it also trains, with a trainer of its own.
+        takes_over: Whether other experiments' runs are taken for its own, if they are equal.
     """
 
     id: str
     complete: Callable[[Outcome, Request], Outcome]
     paper_time: str
-    cpu_time: str
+    measuring_time: str = ""
     planner: Planner | None = None
     seeds: int = 3
+    tunings: tuple[str, ...] = ()
+    further: Planner | None = None
+    takes_over: bool = True
 
     @property
     def title(self) -> str:
@@ -112,7 +121,13 @@ class Experiment:
 
     @property
     def time(self) -> dict[Scale, str]:
-        return {"paper": self.paper_time, "cpu": self.cpu_time, "smoke": "seconds"}
+        cpu = self.measuring_time or hours_in_words(self.core_hours())
+        return {"paper": self.paper_time, "cpu": cpu, "smoke": "seconds"}
+
+    def core_hours(self) -> float:
+        """Of all its runs and tunings at the reduced scale, were none of them made before."""
+        trained = self.seeds * core_hours([*self.runs("cpu"), *self.further_runs("cpu")])
+        return trained + sum(map(tuning_hours, self.tunings))
 
     def blank(self, scale: Scale) -> Outcome:
         """The outcome before anything is measured: what the paper says."""
@@ -129,7 +144,14 @@ class Experiment:
 
     def runs(self, scale: Scale) -> list[Run]:
         """All training runs at a scale, each once (the seed left at 0)."""
-        entries = self.planner(scale, {}).entries if self.planner else ()
+        return self._runs_of(self.planner, scale)
+
+    def further_runs(self, scale: Scale) -> list[Run]:
+        """What is trained beside them, likewise; no other experiment's run is equal to these."""
+        return self._runs_of(self.further, scale)
+
+    def _runs_of(self, planner: Planner | None, scale: Scale) -> list[Run]:
+        entries = planner(scale, {}).entries if planner else ()
         return [named(entry, self.blank(scale)) for entry in entries]
 
 
@@ -151,6 +173,11 @@ def readings_of(
 ) -> list[PlannedEntry]:
     """One run with several methods, and what is read from each."""
     return [PlannedEntry(name, run.changed(method=m), readings) for name, m in methods.items()]
+
+
+def standing_for(row: str, entries: Iterable[PlannedEntry]) -> list[PlannedEntry]:
+    """The same entries, compared with one row of the paper."""
+    return [replace(entry, stands_for=row) for entry in entries]
 
 
 def against_first(columns: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -12,6 +12,7 @@ from sampa.catalog import ALIASES, METHODS
 from sampa.cost import measure
 from sampa.lab.data.glue import load_glue
 from sampa.lab.models import build
+from sampa.lab.reproduce.core_time import TRAINING_SAMPLES
 from sampa.lab.reproduce.plan import Experiment
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.paper import published
@@ -21,20 +22,6 @@ from sampa.lab.training.recipes import find_recipe
 from sampa.lab.training.run import Run
 from sampa.lab.training.tasks import load_data
 
-TRAINING_SAMPLES = {  # for training, as published with each data set
-    "cifar10": 50_000,
-    "cifar100": 50_000,
-    "imagenet": 1_281_167,
-    "glue/cola": 8_551,
-    "glue/sst-2": 67_349,
-    "glue/mrpc": 3_668,
-    "glue/sts-b": 5_749,
-    "glue/qqp": 363_846,
-    "glue/mnli": 392_702,
-    "glue/qnli": 104_743,
-    "glue/rte": 2_490,
-    "glue/wnli": 635,
-}
 CLASSES = {"cifar100": 100, "imagenet": 1000}
 TOKENS = 128
 
@@ -49,7 +36,7 @@ def require_ready(experiment: Experiment, request: Request) -> None:
     Raises:
         NotReady: With the list of what is missing, and the time that the runs would take.
     """
-    if request.scale != "paper" or experiment.paper_time == experiment.cpu_time:
+    if request.scale != "paper" or experiment.paper_time == experiment.measuring_time:
         return  # made for this machine, or the same everywhere
     runs, seeds = experiment.runs("paper"), request.seeds or experiment.seeds
     lines = [*_missing_devices(request.devices), *_missing_data(runs, request)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from sampa.lab.bench.workloads import Bench, Workload, detailed_loss
 from sampa.lab.conditions import Conditions
 from sampa.lab.devices import find_device
 from sampa.lab.reproduce.memory import peak_bytes
+from sampa.lab.reproduce.peer_optimizers import PlainSAM, ScriptSAMPa
 from sampa.lab.reproduce.request import Request
 from sampa.lab.results.paper import Scale
 from sampa.lab.training.fields import read_fields
@@ -47,6 +49,33 @@ MSAM = _of("mSAM (m=2)", "msam", placement=Placement.BRANCHES, num_shards=2)
 UNEVEN = (_of("LookSAM", steps=5), _of("AE-SAM", steps=5))  # their steps differ
 CONTENDERS = (SAM_STEPS, SAMPA_STEPS, *UNEVEN, _of("SAF"), _of("MESA"), _of("ESAM"))
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+DATA_PARALLEL = "SAM, data-parallel"
+OVER_TIME = (
+    Contender("SGD", Placement.ONE_DEVICE, bare_step),
+    SAM_STEPS,
+    _of(DATA_PARALLEL, "sam", placement=Placement.HALF_BATCHES),
+    SAMPA_STEPS,
+)
+PEER_NAMES = {"SAM": "SAM of davda54/sam", "SAMPa-0.2": "SAMPa-0.2 of the paper's script"}
+
+
+def _peer(column: str, kind: Callable[..., PlainSAM | ScriptSAMPa], rho: float) -> Contender:
+    """Others' steps on the workload."""
+
+    def make(bench: Bench) -> Step:
+        model, batches = bench.model(), bench.batches()
+        peer = kind(model, bench.optimizer(model), rho)
+        return lambda: peer.step(partial(bench.loss, model), next(batches))
+
+    return Contender(PEER_NAMES[column], Placement.ONE_DEVICE, make)
+
+
+PEERS_TOO = (
+    SAM_STEPS,
+    _peer("SAM", PlainSAM, 0.05),
+    _of("SAMPa-0.2", "sampa"),
+    _peer("SAMPa-0.2", ScriptSAMPa, 0.1),
+)
 BATCH_SIZES = tuple(Contender(str(n), Placement.ONE_DEVICE, _batches_of(n)) for n in SIZES)
 
 
@@ -70,10 +99,13 @@ WORKLOADS: dict[Scale, Workload] = {
     "smoke": Workload("mlp", 8),
 }
 SMALLER: dict[Scale, Workload] = {**WORKLOADS, "cpu": Workload("resnet8", 64)}
+FULL_SIZE: dict[Scale, Workload] = {**WORKLOADS, "cpu": Workload("pooled-resnet", 128)}
 ROUNDS: dict[Scale, int] = {"paper": 100, "cpu": 15, "smoke": 2}
 CONTESTS = {
     "efficiency": Contest(CONTENDERS, WORKLOADS, {**ROUNDS, "cpu": 5}, with_memory=True),
     "two-devices": Contest((SAM_STEPS, MSAM, SAMPA_STEPS), WORKLOADS, ROUNDS),
+    "over-time": Contest(OVER_TIME, FULL_SIZE, {**ROUNDS, "cpu": 30}),
+    "peers": Contest(PEERS_TOO, WORKLOADS, ROUNDS),
     "batch-time": Contest(BATCH_SIZES, SMALLER, {**ROUNDS, "cpu": 3}),
 }
 

@@ -21,6 +21,7 @@ from sampa.lab.results.pictures import bars, with_deviation
 
 TIME = "time of a step / SAM's"
 RATIO_UNIT = "median of the ratios of interleaved steps, ± their standard deviation"
+EFFICIENT_TUNINGS, EFFICIENT_SEEDS = ("noise", "efficient"), 5
 DEVICES = "SAMPa on two devices, one process and one thread each; the others on one"
 
 
@@ -71,7 +72,7 @@ def efficiency_figure(blank: Outcome, request: Request) -> Outcome:
 
 def efficiency_table(blank: Outcome, request: Request) -> Outcome:
     """The accuracy of trained networks, with the counts and times of the figure."""
-    outcome = run_grid(blank, request, plan_efficiency, ("small-noise",), seeds=3)
+    outcome = run_grid(blank, request, plan_efficiency, EFFICIENT_TUNINGS, seeds=EFFICIENT_SEEDS)
     found = contest("efficiency", request)
     ratios = timed(found)
     time = {entry.column: entry.ours.mean for entry in ratios}

@@ -1,7 +1,9 @@
-"""Tuning: learning rate and ρ from a small grid, on validation data, before reported seeds run.
+"""Tuning: ρ of each method from a grid, on validation data, before reported seeds run.
 
-The paper chooses SAM's ρ by a grid search on validation data. So do the reduced editions, with a
-seed that no table reports; the learning rate is chosen first, the same for all methods.
+The paper chooses SAM's ρ by a grid search on validation data. The reduced editions choose that of
+every method, with a seed that no table reports: which ρ is right depends on the method, and a
+comparison at one ρ tells more about ρ than about methods. The learning rate is fixed: it is a
+setting of the base optimizer, the same for all methods, so that they differ in nothing else.
 """
 
 from __future__ import annotations
@@ -11,17 +13,17 @@ from dataclasses import dataclass, replace
 
 from sampa.lab.reproduce.settings import (
     DEFAULT,
+    FINE_TUNING_LR,
     FULL_TRIAL,
-    LARGER,
-    SAM_RHOS,
-    SMALL,
-    Edition,
+    fine_tuned,
+    glue_run,
     images,
-    one_rho,
+    in_proportion,
 )
 from sampa.lab.results.outcome import Choice, Tuned
 from sampa.lab.results.paper import Scale
 from sampa.lab.results.sweep import highest_mean
+from sampa.lab.training.hyperparameters import radius_of
 from sampa.lab.training.run import SEED, Run
 
 
@@ -32,10 +34,12 @@ class TuningGrid:
     Attributes:
         title: What the runs are named after.
         run: From scale and choice to what is trained.
-        lrs: Learning rates, tried with SGD and with SAM at the default ρ; one alone is taken.
-        rhos: Radii of SAM, tried at the best of them; other methods take theirs in proportion.
+        lrs: Learning rates, tried with SAM at the default ρ and with the base; one alone is taken.
+        rhos: Radii of SAM, tried at the best of them; those of other methods are in proportion.
+            None leaves the paper's.
         judges: The methods that a radius is judged by.
         apart: Whether each of these gets a radius of its own, from as many as are needed.
+        lr_judges: The methods that a learning rate is judged by.
     """
 
     title: str
@@ -44,34 +48,72 @@ class TuningGrid:
     rhos: tuple[float, ...]
     judges: tuple[str, ...] = ("sam", "sampa-0.2")
     apart: bool = False
+    lr_judges: tuple[str, ...] = ("sgd", "sam")
 
     def trials(self, scale: Scale, choice: Choice, methods: tuple[str, ...]) -> dict[str, Run]:
         """A run for each method, by the name of its folder."""
         run = replace(self.run(scale, choice), name=f"tuning-{scale}-{self.title}", seed=SEED)
-        rhos = {m: "" if m == "sgd" else f"-rho{run.rhos[m]:g}" for m in methods}
-        return {f"{m}-lr{choice.lr:g}{rhos[m]}": replace(run, method=m) for m in methods}
+        runs = [
+            replace(run, method="sgd") if m == "sgd" else in_proportion(run, m) for m in methods
+        ]
+        return {_folder_name(trial): trial for trial in runs}
 
 
-def _noisy(noise: int, edition: Edition) -> Callable[[Scale, Choice], Run]:
-    return lambda scale, choice: one_rho(images(scale, choice, noise=noise, edition=edition))
+def _folder_name(run: Run) -> str:
+    rho = radius_of(run)
+    return f"{run.method}-lr{run.base.lr:g}" + ("" if rho is None else f"-rho{rho:g}")
+
+
+def _noisy(noise: int) -> Callable[[Scale, Choice], Run]:
+    return lambda scale, choice: images(scale, choice, noise=noise)
 
 
 def _full(scale: Scale, choice: Choice) -> Run:
     return images(scale, choice, edition=FULL_TRIAL)
 
 
+def _cifar100(scale: Scale, choice: Choice) -> Run:
+    return images(scale, choice, classes=100)
+
+
+def _each(
+    title: str,
+    run: Callable[[Scale, Choice], Run],
+    rhos: tuple[float, ...],
+    methods: tuple[str, ...] = ("sam", "sampa-0", "sampa-0.2"),
+    lr: float = DEFAULT.lr,
+) -> TuningGrid:
+    """A radius for each method."""
+    return TuningGrid(title, run, (lr,), rhos, methods, apart=True)
+
+
+def _mrpc(scale: Scale, choice: Choice) -> Run:
+    """The smaller task, a tenth held back; runs that are reported hold nothing back."""
+    run = glue_run(scale, "mrpc", choice)
+    return replace(run, data=replace(run.data, validation=0.1))
+
+
 PAPERS_LR = 0.1
-LRS, RHOS = (0.02, 0.05, 0.1), (0.05, 0.1, 0.2, 0.4)
-STEADY_LRS = (0.02, 0.05)  # with more pixels some runs do not train steadily at 0.1
-NOISY = TuningGrid("noise40", _noisy(40, LARGER), (0.05, 0.1), (0.1, 0.2), judges=("sam",))
-APART = ("sam", "sampa-0", "sampa-0.2")
+GLUE_LRS = TuningGrid("mrpc", _mrpc, (5e-5, 1e-4, 2e-4), (), (), lr_judges=("adamw",))
+RHOS, NOISE_RHOS = (0.05, 0.1, 0.2), (0.1, 0.2, 0.4)  # wrong labels want larger ones
+NOISY = TuningGrid("noise40", _noisy(40), (0.05, 0.1), (0.1, 0.2), judges=("sam",))
+WITH_RADIUS = ("looksam", "ae-sam", "esam")
+INCORPORATED = ("msam", "asam", "sam-on", "vasso", "bisam")
+JOINED = tuple(f"sampa+{name}" for name in INCORPORATED)
 GRIDS: dict[str, dict[Scale, TuningGrid]] = {
-    "clean": {"cpu": TuningGrid("noise0", images, LRS, RHOS, judges=("sam",))},
-    "full": {"cpu": TuningGrid("full", _full, (PAPERS_LR,), (0.05, 0.1, 0.2), APART, apart=True)},
-    "small-noise": {"cpu": TuningGrid("noise40", _noisy(40, SMALL), LRS, RHOS)},
-    "noise": {"cpu": TuningGrid("noise40", _noisy(40, LARGER), STEADY_LRS, RHOS), "smoke": NOISY},
-    "noise80": {
-        "cpu": TuningGrid("noise80", _noisy(80, LARGER), STEADY_LRS, (0.01, 0.05, 0.1, 0.2))
+    "clean": {"cpu": _each("noise0", images, RHOS)},
+    "full": {"cpu": _each("full", _full, RHOS, lr=PAPERS_LR)},
+    "cifar100": {"cpu": _each("cifar100", _cifar100, RHOS)},
+    "noise": {"cpu": _each("noise40", _noisy(40), NOISE_RHOS), "smoke": NOISY},
+    "noise80": {"cpu": _each("noise80", _noisy(80), NOISE_RHOS)},
+    "naive": {"cpu": _each("noise0", images, RHOS, ("optsam", "sam-db"))},
+    "efficient": {"cpu": _each("noise40", _noisy(40), NOISE_RHOS, WITH_RADIUS)},
+    "incorporated": {
+        "cpu": _each("noise40", _noisy(40), NOISE_RHOS, (*INCORPORATED, *JOINED)),
+    },
+    "glue": {"cpu": GLUE_LRS},
+    "fine-tuning": {
+        "cpu": _each("fine-tuning", fine_tuned, RHOS, ("sam", "sampa-0.2"), FINE_TUNING_LR)
     },
 }
 OUTERMOST = (1 / 8, 8)  # how far outside its first radii a grid grows, in units of the nearest
@@ -85,11 +127,13 @@ def tune(name: str, scale: Scale, score: Scores) -> Tuned | None:
     grid = GRIDS.get(name, {}).get(scale)
     if grid is None:
         return None
-    by_lr = {lr: grid.trials(scale, Choice(lr, DEFAULT.rho), ("sgd", "sam")) for lr in grid.lrs}
+    by_lr = {lr: grid.trials(scale, Choice(lr, DEFAULT.rho), grid.lr_judges) for lr in grid.lrs}
     lr, scores = _best(by_lr, score) if len(by_lr) > 1 else (grid.lrs[0], {})
+    if not grid.rhos:
+        return Tuned(Choice(lr, DEFAULT.rho), scores)
     if grid.apart:
         rhos, more = _own_radii(grid, scale, lr, score)
-        return Tuned(Choice(lr, rhos["sam"], rhos), scores | more)
+        return Tuned(Choice(lr, rhos.get("sam", DEFAULT.rho), rhos), scores | more)
     by_rho = {rho: grid.trials(scale, Choice(lr, rho), grid.judges) for rho in grid.rhos}
     rho, more = _best(by_rho, score)
     return Tuned(Choice(lr, rho), scores | more)
@@ -111,6 +155,7 @@ def _own_radii(
     until its best is inside.
     """
     tried: dict[str, dict[float, float]] = {method: {} for method in grid.judges}
+    own: dict[tuple[str, float], float] = {}  # a method's own radius, by that of SAM
     wanted = {method: list(grid.rhos) for method in grid.judges}
     scores: dict[str, float] = {}
     while any(wanted.values()):
@@ -121,10 +166,11 @@ def _own_radii(
         }
         scores |= score({name: run for runs in trials.values() for name, run in runs.items()})
         for (method, rho), runs in trials.items():
-            tried[method][rho] = scores[next(iter(runs))]
+            ((name, run),) = runs.items()
+            tried[method][rho], own[method, rho] = scores[name], radius_of(run) or rho
         wanted = {method: _outside(grid.rhos, found) for method, found in tried.items()}
     best = {method: max(found, key=lambda rho: found[rho]) for method, found in tried.items()}
-    return {method: SAM_RHOS[method] * rho for method, rho in best.items()}, scores
+    return {method: own[method, rho] for method, rho in best.items()}, scores
 
 
 def _outside(first: tuple[float, ...], found: dict[float, float]) -> list[float]:

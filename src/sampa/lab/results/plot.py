@@ -48,7 +48,8 @@ def empty_plot(chart: Chart, x: Axis, y: Axis, rows: RowNames) -> Plot:
     bottom = scene.height - PAD - NAME - (NAME if chart.x_label else 0.0)
     y = replace(y, start=top, end=bottom) if rows else replace(y, start=bottom, end=top)
     ticks = {} if rows else y.ticks(min(9, max(2, int((bottom - top) / 15))))
-    widest = max(map(width_of, (*names.values(), *ticks.values())), default=0.0)
+    named = [width_of(name, bold=rows[place][1]) for place, name in names.items()]
+    widest = max((*named, *map(width_of, ticks.values())), default=0.0)
     left = PAD + widest + 5 + (NAME if chart.y_label else 0.0)
     beside = [f"{line.y[0]:.2f}" for line in chart.lines] if chart.kind == "bars" else []
     x = replace(x, start=left, end=scene.width - PAD - 8 - max(map(width_of, beside), default=0.0))

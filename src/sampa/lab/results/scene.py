@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from string import ascii_uppercase
 from typing import Literal
 
 At = tuple[float, float]
 
 FONT = 8.5  # points
 # Widths of letters in ems, those of a wide font: a page has its reader's.
-NARROW_LETTERS, WIDE_LETTERS = frozenset("ijlIft.,:;'|!()[] /−-"), frozenset("mwMWQO@%")
-WIDTHS = {**dict.fromkeys(NARROW_LETTERS, 0.36), **dict.fromkeys(WIDE_LETTERS, 0.86)}
-LETTER = 0.62
+NARROW_LETTERS, WIDE_LETTERS = frozenset("ijlIft.,:;'|!()[] /-"), frozenset("mwMWQO@%−×+=")
+WIDTHS = {
+    **dict.fromkeys(ascii_uppercase, 0.72),
+    **dict.fromkeys(NARROW_LETTERS, 0.37),
+    **dict.fromkeys(WIDE_LETTERS, 0.95),
+}
+LETTER = 0.66
+BOLD = 1.12  # times as wide
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,9 @@ class Scene:
         self.parts.extend(parts)
 
 
-def width_of(text: str, size: float = FONT) -> float:
+def width_of(text: str, size: float = FONT, *, bold: bool = False) -> float:
     """About how wide a text is."""
-    return size * sum(WIDTHS.get(letter, LETTER) for letter in text)
+    return size * (BOLD if bold else 1.0) * sum(WIDTHS.get(letter, LETTER) for letter in text)
 
 
 def shortened(text: str, width: float, size: float = FONT) -> str:

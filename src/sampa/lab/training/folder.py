@@ -25,7 +25,7 @@ from sampa.lab.files import append_whole, open_to_write, read_json, read_json_li
 from sampa.lab.results.outcome import RunResult
 from sampa.lab.training.claim import Claim, FolderReplaced, Owner
 from sampa.lab.training.run import Run
-from sampa.messages import require
+from sampa.messages import require, wrong_usage
 
 HEADER_BYTES = 47  # the line with the id, at the top of metrics.jsonl
 DIVERGED = "diverged.json"
@@ -156,10 +156,11 @@ class RunFolder:
         """The run that was carried out here.
 
         Raises:
-            ValueError: If the folder is not that of a run.
+            WrongUsage: If the folder is not that of a run.
         """
         saved = self.read("run.json")
-        require("the folder of a run", str(self.path), saved is not None, "one with a run.json")
+        with wrong_usage():
+            require("the folder of a run", str(self.path), saved is not None, "one with a run.json")
         assert saved is not None
         return self._run(saved)
 

@@ -67,10 +67,7 @@ def given_options(run: Run, accepted: Collection[str], total_steps: int) -> dict
         ValueError: If the method does not accept one.
     """
     options = dict(run.method_options)
-    for name in (ALIASES.get(run.method, run.method), run.method):
-        if name in run.rhos:
-            options["rho"] = run.rhos[name]
-    options |= {k: v for k, v in (("rho", run.rho), ("lam", run.lam)) if v is not None}
+    options |= {k: v for k, v in (("rho", radius_of(run)), ("lam", run.lam)) if v is not None}
     if "total_steps" in accepted:
         options.setdefault("total_steps", total_steps)
     strange = [name for name in options if name not in accepted]
@@ -80,6 +77,12 @@ def given_options(run: Run, accepted: Collection[str], total_steps: int) -> dict
             f"method {run.method} has no hyper-parameter {strange[0]}; it has {known or 'none'}"
         )
     return options
+
+
+def radius_of(run: Run) -> float | None:
+    """ρ as the command line or the recipe gives it; None leaves the method's own."""
+    usual = run.rhos.get(ALIASES.get(run.method, run.method))
+    return run.rhos.get(run.method, usual) if run.rho is None else run.rho
 
 
 def epochs_of(run: Run) -> int:
