@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,16 @@ from tests.lab.oddities import KINDS, odd_file
 from tests.ranks import run_ranks
 from tools.stress.fuzz import fuzz, trial
 from tools.stress.mutations import Payload
-from tools.stress.targets import checkpoints, open_targets
+from tools.stress.targets import Target, checkpoints, open_targets, sharded_checkpoints
 
 
 @pytest.mark.slow
 @pytest.mark.dist
 def test_no_damaged_file_is_read_run_or_a_riddle() -> None:
-    (summary,) = run_ranks(1, fuzz, 1500, 1)  # in a process of its own: audit hooks stay for good
-    assert summary["trials"] == 1500
+    # In a process of its own: audit hooks stay for good.
+    (summary,) = run_ranks(1, fuzz, 1800, 1, timeout=600)
+    assert summary["trials"] == 1800
+    assert summary["outcomes"]["sharded checkpoint"]["refused"] > 150
     assert summary["failures"] == 0
     assert summary["run_or_written_elsewhere"] == 0
 
@@ -30,9 +33,10 @@ def test_no_damaged_file_is_read_run_or_a_riddle() -> None:
 @pytest.mark.dist
 def test_what_stands_in_place_of_a_file_is_refused_at_once() -> None:
     """In a process of its own: one that hangs must not take the others along."""
-    (outcomes,) = run_ranks(1, odd_outcomes, timeout=60)
+    (outcomes,) = run_ranks(1, odd_outcomes, timeout=240)
     assert set(outcomes.values()) <= {"refused", "read as before"}, outcomes
-    assert len(outcomes) > 60
+    assert outcomes["sharded checkpoint: model-2-of-2.safetensors as a pipe"] == "refused"
+    assert len(outcomes) > 120
 
 
 def odd_outcomes() -> dict[str, str]:
@@ -51,10 +55,12 @@ def odd_outcomes() -> dict[str, str]:
     return outcomes
 
 
+@pytest.mark.dist
+@pytest.mark.parametrize("make", [checkpoints, sharded_checkpoints])
 def test_a_reader_that_skips_its_hashes_is_found_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[Path], Target], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = checkpoints(tmp_path)
+    target = make(tmp_path)
     monkeypatch.setattr(checkpoint, "read_checked", lambda file, _: read_file(file, 10**6))
     outcomes = {trial(target, random.Random(n)).split(":")[0] for n in range(100)}
     assert "READ SILENTLY" in outcomes

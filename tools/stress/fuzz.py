@@ -1,4 +1,4 @@
-"""Damaged checkpoints, manifests, run files, caches and archives, read by the code that reads them.
+"""Damaged checkpoints, whole and sharded, run files, caches and archives, and who reads them.
 
     python -m tools.stress.fuzz --trials 100000 --json results/reliability/fuzz.json
 

@@ -52,7 +52,7 @@ def share(model: str, shape: tuple[int, ...], options: dict[str, Any]) -> list[f
         yield
         spent += time.perf_counter() - began
 
-    checks = ((Agreement, "check"), (Agreement, "require_same_batches"), (parallel, "batch_mark"))
+    checks = ((Agreement, "check"), (Agreement, "doubt_about"), (parallel, "BatchMark"))
     for owner, name in checks:
         wrap(owner, name, timed)
 

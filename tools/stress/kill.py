@@ -1,7 +1,7 @@
 """kill -9 at random instants, and a resumed run that must not show it.
 
     python -m tools.stress.kill --trials 1000 --json results/reliability/kill.json
-    python -m tools.stress.kill_sharded --trials 100
+    python -m tools.stress.kill_sharded --trials 100 --json results/reliability/kill_sharded.json
 
 Each trial kills one or two sessions of a small run, on one rank or two, somewhere in a phase drawn
 at random, and lets a last session finish. All that a run leaves behind is compared byte for byte

@@ -1,6 +1,6 @@
 """The trials of `tools.stress.kill` with runs whose weights are sharded: all ranks save.
 
-    python -m tools.stress.kill_sharded --trials 100
+    python -m tools.stress.kill_sharded --trials 100 --json results/reliability/kill_sharded.json
 
 One rank or all are killed; the others find themselves alone. SAM runs on two ranks with a half of
 the weights each, SAMPa on two branches of two.

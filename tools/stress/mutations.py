@@ -23,6 +23,7 @@ TOKENS = (
     *(b"null", b"NaN", b"1e999", b"-1", b"true", b"{}", b"[]", b'""', b"\x00", b"\xff" * 8),
     *(b"../../x", b"/etc/passwd", b"<script>", b"!!python/object/apply:os.system", b"&a [*a, *a]"),
     *(b'{"$dict": [[1]]}', b'{"$tensor": 3}', b'{"$tuple": 1}', b"[" * 5000, b"9" * 5000),
+    *(b'{"$shard": 3}', b'{"$shard": [[], [1], [0]]}', b'{"$shard": ["x", [1e9, 3], [0, 0]]}'),
     *(b"[" * 500 + b"]" * 500, b'{"a":' * 900 + b"1" + b"}" * 900, b"\x1b[2J\r\x9b31m"),
     pickle.dumps(Payload()),
 )
@@ -36,6 +37,7 @@ VALUES: tuple[Any, ...] = (
     *(_nested(60), _nested(300), "\x1b[2J", "\udcff", "x" * 100_000),
     *(None, True, -1, 0, 1e308, float("nan"), float("inf"), 10**400, "", "x", "../../x", [], {}),
     *([[]], {"$tensor": "x"}, {"$dict": 1}, {"$dict": [[[], 1]]}, {"$tuple": None}, [1] * 50),
+    *({"$shard": None}, {"$shard": ["x", [10**12, 3], [0, 0]]}, {"$shard": [".weight", [5], [0]]}),
 )
 
 

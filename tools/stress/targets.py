@@ -10,6 +10,7 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sampa.lab.training.manifest import MANIFEST, CheckpointError, digest_of, sh
 from tests.lab.data.makers import members, small, write_archive, write_strips
 from tests.lab.oddities import KINDS, odd_file
 from tests.lab.training.runs import tiny_run
+from tools.stress import sharded_checkpoint
 from tools.stress.mutations import mutate_bytes, mutate_json
 
 ODD = 0.1  # of the trials: a pipe, a link, a folder or a terabyte instead of other bytes
@@ -92,20 +94,26 @@ def checkpoints(folder: Path) -> Target:
     return Target(folder, lambda: _plain(checkpoint.load(path)), CheckpointError)
 
 
-def resealed_checkpoints(folder: Path) -> Target:
+def sharded_checkpoints(folder: Path) -> Target:
+    """What two ranks wrote, read by one."""
+    path = sharded_checkpoint.write(folder)
+    return Target(folder, lambda: _plain(checkpoint.load(path)), CheckpointError)
+
+
+def resealed(make: Callable[[Path], Target], folder: Path) -> Target:
     """With hashes that are right: what is inside must still be no more than data."""
+    return replace(make(folder), detects=False, repair=_seal)
 
-    def seal(file: Path) -> None:
-        if file.name == MANIFEST:
-            return
-        manifest = json.loads(file.with_name(MANIFEST).read_bytes())
-        del manifest["digest"]
-        manifest["sha256"][file.name] = sha256(file.read_bytes())
-        manifest["bytes"][file.name] = file.stat().st_size
-        manifest["digest"] = digest_of(manifest)
-        file.with_name(MANIFEST).write_text(json.dumps(manifest))
 
-    return replace(checkpoints(folder), detects=False, repair=seal)
+def _seal(file: Path) -> None:
+    if file.name == MANIFEST:
+        return
+    manifest = json.loads(file.with_name(MANIFEST).read_bytes())
+    del manifest["digest"]
+    manifest["sha256"][file.name] = sha256(file.read_bytes())
+    manifest["bytes"][file.name] = file.stat().st_size
+    manifest["digest"] = digest_of(manifest)
+    file.with_name(MANIFEST).write_text(json.dumps(manifest))
 
 
 def run_files(folder: Path) -> Target:
@@ -168,7 +176,9 @@ def caches(folder: Path) -> Target:
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "checkpoint": checkpoints,
-    "resealed checkpoint": resealed_checkpoints,
+    "resealed checkpoint": partial(resealed, checkpoints),
+    "sharded checkpoint": sharded_checkpoints,
+    "resealed sharded checkpoint": partial(resealed, sharded_checkpoints),
     "run.json": run_files,
     "record": records,
     "tar archive": archives,
