@@ -13,6 +13,9 @@ PIP    := $(BIN)/python -m pip install -q -q --disable-pip-version-check -c cons
 export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
+# Tests start hundreds of processes, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Real data sets, where a folder with them is beside the repository.
 ifndef SAMPA_DATA_DIR
 ifneq ($(wildcard ../shared/data),)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import io
 import json
 import shlex
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,10 +48,19 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
 # ---- sampa methods ---------------------------------------------------------------------------
 
 
-def test_methods_writes_every_method_with_its_counts(tmp_path: Path) -> None:
-    file = tmp_path / "methods.json"
-    assert main(["methods", "--json", str(file)]) == 0
-    rows = {row["name"]: row for row in json.loads(file.read_text())}
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, Any]]]:
+    """What one call of the command prints, and what it writes."""
+    file = tmp_path_factory.mktemp("methods") / "methods.json"
+    with redirect_stdout(io.StringIO()) as shown:
+        assert main(["methods", "--json", str(file)]) == 0
+    return shown.getvalue(), json.loads(file.read_text())
+
+
+def test_methods_writes_every_method_with_its_counts(
+    listed: tuple[str, list[dict[str, Any]]],
+) -> None:
+    rows = {row["name"]: row for row in listed[1]}
     assert list(rows) == list(sampa.METHODS)
     counts = {name: (row["probes"], row["rounds"]) for name, row in rows.items()}
     assert counts["base"] == (1, 1)
@@ -59,10 +73,10 @@ def test_methods_writes_every_method_with_its_counts(tmp_path: Path) -> None:
     assert rows["sampa"]["hyperparameters"]["lam"] == 0.2
 
 
-def test_methods_prints_a_table_that_names_each_method(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in sampa.METHODS)
+def test_methods_prints_a_table_that_names_each_method(
+    listed: tuple[str, list[dict[str, Any]]],
+) -> None:
+    assert all(name in listed[0] for name in sampa.METHODS)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +127,18 @@ def test_help_is_quiet_and_fits(
     assert [line for line in shown.splitlines() if len(line) > columns] == []
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_breaks_lines_where_the_terminal_does(name: str) -> None:
+    """tyro keeps a break before anything but a letter: a docstring must not have one there."""
+    kind = ARGUMENTS[name]
+    parts = [f.default_factory for f in fields(kind) if inspect.isclass(f.default_factory)]
+    for described in (kind, *parts):
+        listed = (inspect.getdoc(described) or "").partition("Attributes:")[2]
+        for line in listed.splitlines():
+            goes_on = line.startswith("        ")
+            assert not goes_on or line.strip()[0].isalpha(), line
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_overview_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -131,7 +157,7 @@ def test_a_command_of_help_can_be_pasted_however_narrow_the_terminal(
 
 
 def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
-    command = f"{shlex.quote(sys.executable)} -m sampa methods | true"
+    command = f"{shlex.quote(sys.executable)} -m sampa train --list | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
 
@@ -289,6 +315,14 @@ def test_wrong_usage_has_an_exit_code_of_its_own(arguments: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments.split())
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("command", ["eval", "report", "flatness"])
+def test_a_folder_without_runs_is_wrong_usage(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path)]) == 2
+    assert str(tmp_path) in complaint(capsys)
 
 
 def test_train_without_a_recipe_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

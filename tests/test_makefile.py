@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
-echo "$@" >> "$CALLS"
+echo "$@" $PYTHONDONTWRITEBYTECODE >> "$CALLS"
 case "$*" in *"$FAILS"*) exit 1;; esac
 case "$*" in *" pip "*) echo "Collecting a"; echo "  Downloading a-1.0.whl.metadata (1 kB)"
 echo "  Downloading a-1.0-py3-none-any.whl (12 kB)"; echo "Installing collected packages: a";; esac
@@ -28,14 +28,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(project: Path, target: str, fails: str = "nothing at all") -> tuple[int, str, list[str]]:
+def make(
+    project: Path, target: str, fails: str = "nothing at all", **environment: str
+) -> tuple[int, str, list[str]]:
     """Exit code, output, and what python was asked."""
     calls = project / "calls"
     calls.write_text("")
+    own = {"PATH": "/usr/bin:/bin:/usr/local/bin", "CALLS": str(calls), "FAILS": fails}
     done = subprocess.run(
         ["make", target],
         cwd=project,
-        env={"PATH": "/usr/bin:/bin:/usr/local/bin", "CALLS": str(calls), "FAILS": fails},
+        env=own | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -77,3 +80,11 @@ def test_an_install_that_fails_is_no_demo(project: Path) -> None:
     assert code != 0
     assert not any("sampa demo" in call for call in calls)
     assert not (project / ".venv" / ".demo").exists()
+
+
+def test_what_is_compiled_is_kept_for_the_processes_that_tests_start(project: Path) -> None:
+    make(project, "setup")
+    _, _, calls = make(project, "quick", PYTHONDONTWRITEBYTECODE="none-is-kept")
+    (call,) = calls
+    assert call.startswith("-m pytest")
+    assert "none-is-kept" not in call

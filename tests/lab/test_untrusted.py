@@ -127,7 +127,7 @@ def test_a_name_in_a_file_does_not_reach_the_terminal_raw(
     assert not set(line) & set(CODES) - set("[2J31m")
     (folder / "run.json").rename(tmp_path / "elsewhere")
     folder.rename(tmp_path / f"x{CODES}")
-    assert main(["report", str(tmp_path), "-o", str(tmp_path / "report.html")]) == 1
+    assert main(["report", str(tmp_path), "-o", str(tmp_path / "report.html")]) == 2
     assert not set(capsys.readouterr().err) & set(CODES) - set("[2J31m")
 
 

@@ -260,9 +260,9 @@ def test_marks_are_the_same_in_a_process_with_other_hashes() -> None:
 def test_what_cannot_be_marked_is_said_once(recwarn: pytest.WarningsRecorder) -> None:
     agreement._warn_of.cache_clear()
     batch = {"x": A, "lock": threading.Lock(), "generator": (n for n in range(3))}
-    marks = {BatchMark(batch).value(torch.zeros(())).item() for _ in range(3)}
+    found = {BatchMark(batch).value(torch.zeros(())).item() for _ in range(3)}
     said = [str(w.message) for w in recwarn]
-    assert len(marks) == 1
+    assert len(found) == 1
     assert len(said) == 2
     assert all("cannot be compared between ranks" in s and "yield what it" in s for s in said)
     assert ["generator" in s for s in said] == [True, False]

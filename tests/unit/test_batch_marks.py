@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from sampa.batches import walk
 from sampa.execution.parallel import agreement
 from sampa.execution.parallel.agreement import SMALL_BATCH, BatchMark
-from sampa.execution.parallel.model import chosen_bucket_mb
+from sampa.execution.parallel.reduced import chosen_bucket_mb
 from sampa.execution.parallel.route import device_of
 
 DTYPES = [torch.uint8, torch.bool, torch.float16, torch.float32, torch.int64, torch.complex64]
@@ -50,8 +50,8 @@ def test_every_element_and_every_place_counts(
     is_one = (batch.abs() if batch.is_complex() else batch).flatten().bool()
     i, j = int(is_one.nonzero()[0]), int((~is_one).nonzero()[0])
     swapped.view(-1)[[i, j]] = swapped.view(-1)[[j, i]]
-    marks = {mark(b) for b in (batch, changed, swapped, batch.flip(0), batch[:-1])}
-    assert len(marks) == 5
+    found = {mark(b) for b in (batch, changed, swapped, batch.flip(0), batch[:-1])}
+    assert len(found) == 5
     assert mark(batch.clone()) == mark(batch)
 
 

@@ -221,5 +221,5 @@ def test_wrong_usage_is_named(
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["flatness", str(tmp_path)]) == 1
+    assert main(["flatness", str(tmp_path)]) == 2
     assert "a folder with finished runs" in capsys.readouterr().err

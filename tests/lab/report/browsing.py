@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page, ViewportSize
+    from playwright.sync_api import (
+        Browser,
+        ConsoleMessage,
+        Locator,
+        Page,
+        Request,
+        ViewportSize,
+    )
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -33,20 +40,46 @@ def started() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, address: str) -> Iterator[Page]:
-    """The page; ends with an error if the browser complained or fetched anything."""
-    page = browser.new_page(viewport=DESKTOP)
-    page.set_default_timeout(10_000)
-    complaints: list[str] = []
-    requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(address)
-    yield page
-    page.close()
+def opened(tab: Page, address: str) -> Iterator[Page]:
+    """The page, loaded anew; ends with an error if the browser complained or fetched anything.
+
+    All tests of a module use one tab: a new one is a new process, the cost of four pages.
+    """
+    tab.goto("about:blank")  # nothing is left of the test before: focus, hover, what was unfolded
+    tab.set_viewport_size(DESKTOP)
+    tab.emulate_media(media="null", color_scheme="light")
+    tab.mouse.move(0, 0)
+    with watched(tab) as (complaints, requests):
+        tab.goto(address)
+        yield tab
     assert not complaints
     assert [url for url in requests if not url.startswith("data:")] == [address]
+
+
+@contextmanager
+def watched(tab: Page) -> Iterator[tuple[list[str], list[str]]]:
+    """What the browser complains of, and the addresses that it asks for."""
+    complaints: list[str] = []
+    requests: list[str] = []
+
+    def on_console(message: ConsoleMessage) -> None:
+        complaints.append(message.text)
+
+    def on_error(error: Exception) -> None:
+        complaints.append(str(error))
+
+    def on_request(request: Request) -> None:
+        requests.append(request.url)
+
+    tab.on("console", on_console)
+    tab.on("pageerror", on_error)
+    tab.on("request", on_request)
+    try:
+        yield complaints, requests
+    finally:
+        tab.remove_listener("console", on_console)
+        tab.remove_listener("pageerror", on_error)
+        tab.remove_listener("request", on_request)
 
 
 def overflow(page: Page) -> int:

@@ -24,9 +24,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_page(tmp_path_factory.mktemp("recorded")).as_uri()
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Any:
+    """What the pages of a module's tests are opened in, one after the other."""
+    tab = browser.new_page()
+    tab.set_default_timeout(10_000)
+    return tab
+
+
 @pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
+def page(tab: Any, address: str) -> Iterator[Any]:
     from tests.lab.report.browsing import opened
 
-    with opened(browser, address) as page:
+    with opened(tab, address) as page:
         yield page

@@ -140,6 +140,18 @@ def test_words_in_charts_are_large_enough_on_a_phone(page: Page) -> None:
     assert min(page.evaluate(script)) > 8.5
 
 
+def test_no_word_of_a_chart_begins_beyond_its_edge(page: Page) -> None:
+    """On a phone that edge is the edge of the screen, nearly."""
+    page.set_viewport_size(PHONE)
+    unfold(page)
+    script = """() => [...document.querySelectorAll('.chart svg')].flatMap((svg) => {
+      const edge = svg.getBoundingClientRect().left;
+      const beyond = (text) => text.getBoundingClientRect().left < edge - 1;
+      return [...svg.querySelectorAll('text')].filter(beyond).map((text) => text.textContent);
+    })"""
+    assert page.evaluate(script) == []
+
+
 def test_dark_turns_bars_and_verdicts_too(page: Page) -> None:
     page.emulate_media(color_scheme="light")
     assert brightness(page, ".verdict.agrees", "color") < 110

@@ -56,8 +56,8 @@ def address(recorded: str) -> str:
 
 
 @pytest.fixture
-def phone(browser: Browser, address: str) -> Iterator[Page]:
-    with opened(browser, address) as page:
+def phone(tab: Page, address: str) -> Iterator[Page]:
+    with opened(tab, address) as page:
         page.set_viewport_size(PHONE)
         yield page
 
@@ -102,8 +102,8 @@ def test_a_link_opens_its_section_and_stays_in_sight(page: Page, window: Viewpor
     assert link.bounding_box() is not None
 
 
-def test_an_address_with_a_section_opens_it(browser: Browser, address: str) -> None:
-    with opened(browser, address) as page:
+def test_an_address_with_a_section_opens_it(tab: Page, address: str) -> None:
+    with opened(tab, address) as page:
         first = page.locator("details.part").first
         assert first.get_attribute("open") is None
         page.evaluate("location.hash = '#experiment-1'")
@@ -257,3 +257,11 @@ def test_a_chart_without_a_neighbor_has_its_words_in_the_empty_cell(beside: Loca
     assert caption is not None
     assert caption["x"] > chart["x"] + chart["width"]
     assert caption["y"] < chart["y"] + chart["height"]
+
+
+def test_values_in_words_are_never_a_wall_of_text(page: Page) -> None:
+    """A chart of many values has them in the table below it, and under the mouse."""
+    unfold(page)
+    shown = page.locator(".aloud").filter(visible=True).all_inner_texts()
+    assert shown
+    assert max(map(len, shown)) < 500

@@ -49,7 +49,7 @@ def test_names_that_utf8_cannot_hold_do_not_stop_it(tmp_path: Path) -> None:
     ("arguments", "message", "code"),
     [
         (["nowhere"], "folders must be existing folders", 2),
-        (["."], "no run found below", 1),
+        (["."], "no run found below", 2),
         ([], "folders must be one folder or more", 2),
     ],
 )

@@ -25,7 +25,7 @@ from sampa.lab.results.fitted import Fitted
 from sampa.lab.terminal import say
 from sampa.lab.training.jobs import gpus_each
 from sampa.lab.training.launch import set_up_process
-from sampa.messages import WrongUsage, require, unknown
+from sampa.messages import WrongUsage, require, unknown, wrong_usage
 
 
 def main(arguments: FlatnessArguments) -> int:
@@ -88,7 +88,8 @@ def found_subjects(arguments: FlatnessArguments) -> list[Subject]:
 
 def _results(folder: Path) -> list[Path]:
     found = sorted(folder.rglob("result.json"))
-    require(str(folder), "no result.json", bool(found), "a folder with finished runs")
+    with wrong_usage():
+        require(str(folder), "no result.json", bool(found), "a folder with finished runs")
     return found
 
 

@@ -20,7 +20,7 @@ from sampa.lab.report.records import (
 )
 from sampa.lab.results.outcome import NOTES, RESULTS, Outcome, read_outcome
 from sampa.lab.results.paper import published_order
-from sampa.messages import require
+from sampa.messages import WrongUsage, require
 
 RUNS_FILE = "runs.jsonl"
 MARKS = ("run.json", "metrics.jsonl", "result.json")  # any of them makes a folder a run's
@@ -40,7 +40,8 @@ def collect(folders: Sequence[Path]) -> Collection:
     """Read every run and outcome below the folders, in the order of their paths.
 
     Raises:
-        ValueError: If a folder does not exist, or there is no run at all.
+        ValueError: If a folder does not exist.
+        WrongUsage: If there is no run at all.
     """
     for folder in folders:
         require("folder", str(folder), folder.is_dir(), "an existing folder")
@@ -50,7 +51,7 @@ def collect(folders: Sequence[Path]) -> Collection:
     runs = {run.resolve(): (run, root) for root in folders for run in find_runs(root)}
     if not runs and not found.outcomes and not found.flatness:
         names = ", ".join(map(str, folders))
-        raise ValueError(f"no run found below {names}; `sampa train` and `sampa compare` make them")
+        raise WrongUsage(f"no run found below {names}; `sampa train` and `sampa compare` make them")
     for run, root in runs.values():
         paper, place = _nearest_paper(run, root, found.left_out), place_of(run, root)
         try:
