@@ -25,7 +25,8 @@ endif
 
 # More processes than cores, since many tests wait for others that they start. The order is that of
 # tests/conftest.py: the files that take longest first, so that none is left over at the end.
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20
+# Ten failures are enough: each may be a hang, and the report is wanted before CI's time is over.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail=10
 # Percent of lines and branches that `make test COVER=1` and `make test-slow` must reach together;
 # also in CONTRIBUTING.md.
 COVERED := 97

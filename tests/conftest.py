@@ -1,6 +1,7 @@
 """Settings for every test: one thread, because the number of threads changes the bits of a sum."""
 
 import gc
+import os
 import signal
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+# Compile in the test's own process: torch's pool of compiling processes can hang on a busy machine.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 # `make test` draws few examples, `make test-slow` (--hypothesis-profile slow) more of them.
 # No deadline: a busy machine is slow, and that is no fault of the code.

@@ -8,7 +8,6 @@ switch is left on.
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -70,7 +69,6 @@ def train_compiled(
     """Train, evaluate, train; with the number of graphs that were compiled."""
     # What torch's own compiler warns about is not what is tested here.
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in every rank
     way = {"shared_memory": True} if shared_memory else {"shared_memory": False, "bucket_mb": 0.1}
     run = Run(net=lambda: compiled(net(), backend), distribute=way)
     session = Session(run)
