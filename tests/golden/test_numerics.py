@@ -1,7 +1,7 @@
 """Committed runs of a table may come from several commits while `NUMERICS` is the same.
 
 If a loss below has changed, runs no longer give the numbers that records hold: raise NUMERICS in
-sampa/lab/training/conditions.py, write the new losses here, and say in the commit why they changed.
+sampa/lab/conditions.py, write the new losses here, and say in the commit why they changed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sampa.lab.conditions import NUMERICS
 from tests.lab.training.runs import carry_out, tiny_run
 
 LOSSES = {  # of the test data after an epoch: data, network, schedule and method all decide it
-    2: {
-        "sgd": 2.30889774,
-        "sam": 2.30873928,
+    3: {  # images and convolutions with their channels last, on the CPU too
+        "sgd": 2.30889757,
+        "sam": 2.30872772,
         "sampa": 2.31032025,
-        "asam": 2.30842714,
+        "asam": 2.30842748,
     },
 }
 

@@ -120,11 +120,9 @@ def test_a_run_that_looks_back_at_the_held_batch_sees_the_same_with_prefetch(
     assert len(gaps[0].cosine) == TOTAL - 1
 
 
-def test_channels_last_where_it_suits_the_device_goes_on_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on an accelerator: weights and images have another layout, checkpoints have not."""
-    monkeypatch.setattr(devices, "CHANNELS_LAST", ("cpu",))
+def test_a_run_with_its_channels_last_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    """Weights and images have another layout, checkpoints have not."""
+    assert CPU.type in devices.CHANNELS_LAST
     run = tiny_run(method="sampa")
     carry_out(run, tmp_path / "whole", prefetch=True)
     carry_out(run, tmp_path / "halves", prefetch=True, limit_steps=BATCHES + 1)
@@ -137,10 +135,11 @@ def test_images_and_convolutions_have_their_channels_last_where_it_suits_the_dev
 ) -> None:
     images, tokens = torch.zeros(2, 3, 4, 4), torch.zeros(2, 3)
     conv = torch.nn.Conv2d(3, 4, 3)
+    monkeypatch.setattr(devices, "CHANNELS_LAST", ("cuda",))
     devices.move_model(conv, CPU)
     assert conv.weight.is_contiguous()
     assert devices.in_suited_layout(images, CPU) is images
-    monkeypatch.setattr(devices, "CHANNELS_LAST", ("cpu",))
+    monkeypatch.undo()
     devices.move_model(conv, CPU)
     assert conv.weight.is_contiguous(memory_format=torch.channels_last)
     laid_out = devices.in_suited_layout(images, CPU)

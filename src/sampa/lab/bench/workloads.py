@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD, AdamW, Optimizer
 
+from sampa.lab.devices import in_suited_layout, move_model
 from sampa.lab.files import read_json
 from sampa.lab.models import MODELS, build
 from sampa.lab.models.own import build_own, logits_of
@@ -114,7 +115,9 @@ class Bench:
 
     def model(self) -> nn.Module:
         """The network with the same random weights at every call."""
-        return self.workload.network().to(self.device)
+        model = self.workload.network()
+        move_model(model, self.device)
+        return model
 
     def optimizer(self, model: nn.Module) -> Optimizer:
         if self.workload.base == "adamw":
@@ -126,7 +129,10 @@ class Bench:
         part, parts = (self.rank, self.ranks) if halves else (0, 1)
         generator = torch.Generator().manual_seed(1)
         whole = [self._batch(generator) for _ in range(DISTINCT_BATCHES)]
-        return cycle([tuple(t.chunk(parts)[part].to(self.device) for t in b) for b in whole])
+        return cycle([tuple(self._placed(t.chunk(parts)[part]) for t in b) for b in whole])
+
+    def _placed(self, t: Tensor) -> Tensor:
+        return in_suited_layout(t.to(self.device), self.device)
 
     def _batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         n, (shape, tokens) = self.workload.batch_size, self.workload.inputs()

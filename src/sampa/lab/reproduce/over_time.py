@@ -131,7 +131,7 @@ def _chart(curves: Curves, found: ContestResult) -> Chart:
         lines.append(over_seeds(name, first.minutes, by_epoch))
     note = (
         f"Time is steps times the time of a step: the median of {found.rounds} interleaved steps "
-        f"({found.model}, batches of {found.batch_size}, not compiled), SGD and SAM on one core, "
+        f"({found.model}, batches of {found.batch_size}), SGD and SAM on one core, "
         f"the others on two. {DATA_PARALLEL} has the curve of SAM. {EXTREMES}"
     )
     title, axis = "Validation accuracy over time", "validation accuracy in %"

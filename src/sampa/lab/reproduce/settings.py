@@ -31,7 +31,6 @@ class Edition:
         batch_size: Images in a batch.
         network: What is trained.
         augment: Whether images are cropped and flipped.
-        compile: Whether the network is compiled: half the time of a step where it is large.
     """
 
     images: int
@@ -41,12 +40,11 @@ class Edition:
     batch_size: int
     network: ModelSpec = CONV_NET
     augment: bool = False
-    compile: bool = False
 
 
 REDUCED = Edition(images=12_000, held_back=2000, side=16, epochs=30, batch_size=128)
 # All of CIFAR-10 as it is, with a network that takes half an hour on one core.
-FULL = Edition(50_000, 5000, 32, 10, 128, ModelSpec("pooled-resnet"), augment=True, compile=True)
+FULL = Edition(50_000, 5000, 32, 10, 128, ModelSpec("pooled-resnet"), augment=True)
 FULL_TRIAL = replace(FULL, epochs=4)
 DIGITS = Edition(96, 24, side=8, epochs=1, batch_size=24, network=ModelSpec("conv3", {"width": 4}))
 SAM_RHOS = {"sam": 1, "sampa-0": 1, "sampa": 2, "sampa-0.2": 2}  # in units of SAM's
@@ -94,7 +92,6 @@ def images(
         epochs=edition.epochs,
         base_epochs=2 * edition.epochs,
         batch_size=edition.batch_size,
-        compile=edition.compile,
     )
 
 
