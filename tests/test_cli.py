@@ -156,8 +156,9 @@ def test_a_command_of_help_can_be_pasted_however_narrow_the_terminal(
     assert example in " ".join(joined.split())
 
 
-def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
-    command = f"{shlex.quote(sys.executable)} -m sampa train --list | true"
+@pytest.mark.parametrize("arguments", ["--help", "--version", "train --list"])
+def test_output_that_nobody_reads_to_its_end_is_no_error(arguments: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m sampa {arguments} | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
 

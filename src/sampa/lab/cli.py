@@ -43,21 +43,10 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     follow_parent()
     name, *rest = (sys.argv[1:] if args is None else list(args)) or ["--help"]
-    if name in ("-h", "--help"):
-        say(overview())
-        return 0
-    if name == "--version":
-        say(f"sampa {sampa.__version__}")
-        return 0
-    if name not in COMMANDS:
-        say(unknown("command", name, COMMANDS), file=sys.stderr)
-        return 2
-    for argument in filter(has_control_characters, rest):
-        rule = "must be free of control characters; rename what has them in its name"
-        say(f"sampa {name}: an argument {rule}, got {argument!r}", file=sys.stderr)
-        return 2
     try:
-        return run(name, rest)
+        code = respond(name, rest)
+        sys.stdout.flush()  # a reader that has gone is noticed here, and not when Python ends
+        return code
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -71,6 +60,24 @@ def main(args: Sequence[str] | None = None) -> int:
             raise
         complain(f"sampa {name}: interrupted")
         return 130
+
+
+def respond(name: str, args: Sequence[str]) -> int:
+    """What the first argument asks for: help, the version, or a command."""
+    if name in ("-h", "--help"):
+        say(overview())
+        return 0
+    if name == "--version":
+        say(f"sampa {sampa.__version__}")
+        return 0
+    if name not in COMMANDS:
+        say(unknown("command", name, COMMANDS), file=sys.stderr)
+        return 2
+    for argument in filter(has_control_characters, args):
+        rule = "must be free of control characters; rename what has them in its name"
+        say(f"sampa {name}: an argument {rule}, got {argument!r}", file=sys.stderr)
+        return 2
+    return run(name, args)
 
 
 def run(name: str, args: Sequence[str]) -> int:
