@@ -175,6 +175,8 @@ class Layers:
         if kept.puts_back:
             _refuse_created(kept)
         for buffer in kept.buffers:
+            if buffer.place in self.changing:
+                continue
             layer, _ = buffer.place
             if buffer.has_other_values() if is_first else buffer.was_touched():
                 self.changing.add(buffer.place)
