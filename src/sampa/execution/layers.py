@@ -153,6 +153,8 @@ class Layers:
                 yield
                 if values is None and (self.has_learned or not evaluation):
                     self._learn(kept)
+                    if puts_back:
+                        _refuse_created(kept)
                 if counts and puts_back:
                     places = [b.place for b in kept.buffers if b.values is not None]
                     self._counted = copied((place, getattr(*place)) for place in places)
@@ -172,8 +174,6 @@ class Layers:
             RuntimeError: If there is one that cannot be put back.
         """
         is_first, self.has_learned = not self.has_learned, True
-        if kept.puts_back:
-            _refuse_created(kept)
         for buffer in kept.buffers:
             if buffer.place in self.changing:
                 continue

@@ -32,7 +32,7 @@ from sampa.execution.parallel.exchange import (
     refuse_uncalled,
 )
 from sampa.execution.parallel.groups import Groups, everyone
-from sampa.vectors.vector import Vector, Weights, copy_
+from sampa.vectors.vector import Vector, Weights, clones, copy_
 
 MEMORY_FOLDER = Path("/dev/shm")  # files there live in memory
 ORDERED_STORES = ("x86_64", "AMD64")  # processors that show others their stores in order
@@ -284,5 +284,5 @@ class Rows:
 
     def read(self, branch: int, weights: Weights, pattern: tuple[bool, ...]) -> Vector:
         """A copy of a branch's gradient: the next exchange overwrites the row."""
-        copies = iter([part.clone() for part in self.entries(branch, weights, pattern)])
+        copies = iter(clones(self.entries(branch, weights, pattern)))
         return Vector(next(copies) if present else None for present in pattern)
