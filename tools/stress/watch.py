@@ -147,7 +147,10 @@ def report_place(file: Path) -> None:
         try:
             return original(self)
         finally:
-            file.write_text(json.dumps(_place(self)))
+            # At once: a rank may be killed while it writes.
+            written = file.with_suffix(".tmp")
+            written.write_text(json.dumps(_place(self)))
+            written.replace(file)
 
     Trainer.fit = fit
 
