@@ -90,36 +90,59 @@ def test_buffers_registered_late_are_those_of_one_process(shared_memory: bool) -
         assert differences(outcome, expected) == []
 
 
-def train_with_late_writes(run: Run) -> Outcome:
-    """Four steps in which a layer leaves its buffers alone, and six in which it does not."""
+def train_with_lost_buffers(run: Run) -> Outcome:
+    """A buffer that passes write to is removed after three steps."""
     session = Session(run)
-    session.advance(4)
+    grown = session.model.get_submodule("1.0")
+    grown.register_buffer("passes", torch.zeros(()))
+    session.advance(3)
+    del grown.passes
+    session.advance(3)
+    return session.outcome()
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_buffer_that_was_removed_is_forgotten(shared_memory: bool) -> None:
+    run = Run(net=net_that_grows, distribute={"shared_memory": shared_memory})
+    (expected,) = run_ranks(1, train_with_lost_buffers, run)
+    for outcome in run_ranks(2, train_with_lost_buffers, run):
+        assert differences(outcome, expected) == []
+
+
+def train_with_late_writes(run: Run, first: int = 4) -> Outcome:
+    """Ten steps: a layer leaves its buffers alone in the first ones, and then does not."""
+    session = Session(run)
+    session.advance(first)
     set_writing(session.model, True)
-    session.advance(6)
+    session.advance(10 - first)
     return session.outcome()
 
 
 @pytest.mark.parametrize(
-    ("make", "net", "shared_memory"),
+    ("make", "net", "first", "options"),
     [
-        (sampa.SAMPa, net_that_warms_up, True),
-        (sampa.SAMPa, net_with_others, False),
-        (sampa.AsyncSAM, net_that_warms_up, False),
+        (sampa.SAMPa, net_that_warms_up, 4, {"shared_memory": True}),
+        (sampa.SAMPa, net_with_others, 4, {"shared_memory": False}),
+        (sampa.AsyncSAM, net_that_warms_up, 4, {"shared_memory": False}),
+        # In a round that also compares replicas: each, or the first that exchanges something.
+        (sampa.SAMPa, net_that_warms_up, 4, {"shared_memory": True, "check_every": 1}),
+        (sampa.SAMPa, net_that_warms_up, 1, {"shared_memory": False}),
     ],
 )
 def test_buffers_written_late_are_those_of_one_process(
-    make: Any, net: Any, shared_memory: bool
+    make: Any, net: Any, first: int, options: dict[str, Any]
 ) -> None:
-    run = Run(net=net, make=make, distribute={"shared_memory": shared_memory})
-    (expected,) = run_ranks(1, train_with_late_writes, run)
+    run = Run(net=net, make=make, distribute=options)
+    (expected,) = run_ranks(1, train_with_late_writes, run, first)
     assert expected.model["1.batches"] > 0
-    for outcome in run_ranks(2, train_with_late_writes, run):
+    for outcome in run_ranks(2, train_with_late_writes, run, first):
         assert differences(outcome, expected) == []
 
 
 def test_data_ranks_agree_on_buffers_written_late() -> None:
     """Each saw its shard of the batch: those of the first one count."""
-    run = Run(net=net_that_warms_up, make=sampa.SAM, distribute={"branches": 1})
+    options = {"branches": 1, "check_every": 1}
+    run = Run(net=net_that_warms_up, make=sampa.SAM, distribute=options)
     first, second = run_ranks(2, train_with_late_writes, run)
     assert first.model["1.batches"] == 6
     assert differences(first.model, second.model) == []

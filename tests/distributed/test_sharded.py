@@ -344,6 +344,11 @@ def refuse_later(mesh: DeviceMesh) -> None:
     next(session.model.parameters()).requires_grad_(False)
     with pytest.raises(RuntimeError, match="a sharded model must train the same parameters"):
         session.advance(batches[2:])
+    session = Session(Case("a buffer later"), mesh)
+    session.advance(batches[:2])
+    session.model.register_buffer("passes", torch.zeros(()))
+    with pytest.raises(RuntimeError, match=r"at the first one \(or other buffers\)"):
+        session.advance(batches[2:])
 
 
 def test_what_cannot_be_sharded_is_refused_with_what_to_do() -> None:

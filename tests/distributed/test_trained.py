@@ -136,7 +136,10 @@ def change_on_one_rank(run: Run, change: Change, who: int, at: int) -> None:
     session.advance(3)
 
 
-ALONE = "other parameters are trained now on rank(s) [{}] only; freeze, unfreeze and add"
+ALONE = (
+    "other parameters are trained now, or other buffers registered, on rank(s) [{}] only; freeze, "
+    "unfreeze and add"
+)
 
 
 @pytest.mark.parametrize("distribute", [{}, NETWORK, {**NETWORK, **VARIES}], ids=str)

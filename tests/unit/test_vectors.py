@@ -159,6 +159,10 @@ def test_cosine_finds_the_bits_of_norms_and_product_on_the_way(dtype: torch.dtyp
     assert found == dot(Vector(a), Vector(b)) / (left.norm * right.norm)
 
 
+def test_cosine_of_vectors_without_entries_is_not_a_number() -> None:
+    assert math.isnan(cosine(Vector([None]), Vector([None])))
+
+
 def test_cosine_with_a_zero_vector_is_not_a_number() -> None:
     assert math.isnan(cosine(A, scale(A, 0.0)))
 

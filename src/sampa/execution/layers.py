@@ -112,7 +112,7 @@ class Layers:
 
         Args:
             probes: How many passes answer the round, on all ranks.
-            at_once: How many of them do run at once, on others.
+            at_once: How many of them run at the same time, one on each branch.
         """
         self._probes, self._is_isolated = probes, probes > at_once
         try:

@@ -123,7 +123,7 @@ def norms_and_product(
 
     The same bits as one after the other, but on a CPU the short tensors are joined only once.
     """
-    if not on_cpu(left, right) or len({*map(_DTYPE, left), *map(_DTYPE, right)}) > 1:
+    if not on_cpu(left, right) or len({*map(_DTYPE, left), *map(_DTYPE, right)}) != 1:
         return global_norms([left, right]), inner_product([*zip(left, right, strict=True)])
     rows = _rows(left), _rows(right)
     own = [_norm_of_norms(_norms_of_rows(side)) for side in rows]

@@ -130,9 +130,10 @@ class Agreement:
         if (marks == CHANGED).any():
             ranks = _ranks_where(marks == CHANGED)
             raise RuntimeError(
-                f"step {step}: other parameters are trained now on rank(s) {ranks} only; freeze, "
-                "unfreeze and add parameters (requires_grad, add_param_group) on every rank, "
-                "before the same call of optimizer.step; register buffers so too"
+                f"step {step}: other parameters are trained now, or other buffers registered, on "
+                f"rank(s) {ranks} only; freeze, unfreeze and add parameters (requires_grad, "
+                "add_param_group), and register buffers, on every rank before the same call of "
+                "optimizer.step"
             )
         if (marks >= BEGAN).any():
             first = marks.max()
@@ -214,7 +215,7 @@ class BatchMark:
 
 
 class ChangeMark(BatchMark):
-    """In place of a batch's mark: this rank trains other parameters than was agreed on."""
+    """In place of a batch's mark: this rank trains other parameters, or has other buffers."""
 
     said = CHANGED
 

@@ -121,11 +121,11 @@ class Parallel:
         self._groups.step = evaluator.step
         if first == 0:
             self._doubts = []  # of a step that was given up
-            self._has_news = self._trained.has_changed(evaluator.weights)
+            self._has_news = (
+                self._trained.has_changed(evaluator.weights) or self._statistics.has_other_buffers()
+            )
             if self._has_news and self.is_sharded:
                 refuse_changed_training()
-            if not self.is_sharded and self._statistics.has_other_buffers():
-                self._has_news = True
         if first == 0 and self._groups.branches > 1:  # once a step
             self._mark = BatchMark(evaluator.batches[INCOMING].batch)
         starts = range(0, len(probes), self._groups.branches)
@@ -140,9 +140,6 @@ class Parallel:
         except RuntimeError:
             self._tell_why()
             raise
-        if self._statistics.has_news:
-            self._tell_why()  # waits for the marks, once
-            self._statistics.take_up()
         for wave in waves:
             self._statistics.note(wave)
         return answers
@@ -243,6 +240,9 @@ class Parallel:
         losses = [loss] if alone else self.exchange.losses(len(wave))
         if not alone:
             self._doubts.append(self._agreement.doubt_about(self.exchange.marks()))
+        if self._statistics.has_news:  # before replicas are compared, in which these may differ
+            self._tell_why()  # waits for the marks, once
+            self._statistics.take_up()
         self._check(evaluator.weights, exchanges=bool(sharing))
         return [evaluator.answer(*found) for found in zip(wave, gradients, losses, strict=True)]
 

@@ -136,7 +136,8 @@ class SharedStatistics:
 
     def _broadcast(self, places: list[Place]) -> None:
         assert self._owner is not None
-        self._groups.broadcast([getattr(*place) for place in places], self._owner)
+        found = (getattr(*place, None) for place in places)  # some may have been removed since
+        self._groups.broadcast([b for b in found if isinstance(b, Tensor)], self._owner)
 
     def _counting(self, wave: Round) -> list[int]:
         if not self._unread and not (self._others if self._read is None else self._read):
