@@ -79,6 +79,30 @@ def test_runs_of_other_numerics_are_made_anew(
     assert restored(made) == [lines[1]["place"]]
 
 
+def test_runs_by_another_number_of_processes_are_made_anew(
+    made: KeptRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SAM on two of them is data parallel."""
+    shutil.rmtree(made.folder)
+    replace(made, processes=2).restore()
+    assert "2 runs made by another number of processes are made anew" in capsys.readouterr().out
+    assert restored(made) == []
+
+
+def test_fewer_seeds_lose_none_of_the_others(made: KeptRuns) -> None:
+    folder, run = next(iter(made.planned.items()))
+    more = replace(made, planned={**made.planned, folder.parent / "seed-1": run.changed(seed=1)})
+    carry_out(run.changed(seed=1), folder.parent / "seed-1")
+    more.save()
+    assert len(lines_of(made)) == 3
+    shutil.rmtree(made.folder)
+    fewer = replace(made)
+    fewer.restore()
+    fewer.save()
+    assert len(lines_of(made)) == 3
+    assert not (folder.parent / "seed-1").exists()
+
+
 def test_runs_of_another_edition_are_made_anew(
     made: KeptRuns, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

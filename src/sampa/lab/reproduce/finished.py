@@ -23,11 +23,12 @@ def settings_of(run: Run) -> str:
     return json.dumps(replace(run, name="", about="", **method).as_json(), sort_keys=True)
 
 
-def settings_in(line: Mapping[str, Any]) -> str:
-    """Those of a finished run; empty if it was not finished, or is of no use here."""
+def settings_in(line: Mapping[str, Any], seed: int | None = None) -> str:
+    """Those of a finished run, or with another seed; empty if it is not whole, or of no use."""
     try:
+        run = Run.from_json(line["run"])
         is_whole = not line["result"].get("limited")
-        return settings_of(Run.from_json(line["run"])) if is_whole else ""
+        return settings_of(run if seed is None else replace(run, seed=seed)) if is_whole else ""
     except (AttributeError, KeyError, TypeError, ValueError):
         return ""
 
@@ -67,6 +68,20 @@ def has_these_numerics(line: Mapping[str, Any]) -> bool:
 def is_committed(line: Mapping[str, Any]) -> bool:
     """Whether all source that the run was made with is in a commit."""
     return not any(str(name).endswith(DIRTY) for name in conditions_in(line).each("commit"))
+
+
+def why_not(line: Mapping[str, Any], processes: int, *, allow_dirty: bool) -> str:
+    """Why the numbers of a finished run are not those of one made now; empty if they are.
+
+    The number of processes decides them too: SAM on two is data parallel.
+    """
+    if not has_these_numerics(line):
+        return "of other numerics"
+    if not (allow_dirty or is_committed(line)):
+        return "of source that was not committed"
+    if (conditions_in(line).each("processes") or [1]) != [processes]:
+        return "made by another number of processes"
+    return ""
 
 
 def processes_of(line: Mapping[str, Any]) -> int:

@@ -11,17 +11,17 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sampa.lab.files import place_below, read_json_lines, replace_file
 from sampa.lab.reproduce.finished import (
-    has_these_numerics,
     is_committed,
     line_of,
     settings_in,
     settings_of,
+    why_not,
     write_finished,
 )
 from sampa.lab.terminal import say
@@ -40,7 +40,8 @@ class KeptRuns:
         file: Where they are kept.
         planned: By their folders; no others are put back or kept.
         keeps_others: Whether lines of runs that are not planned stay in the file: a tuning is
-            planned step by step.
+            planned step by step. Those of other seeds stay in any case.
+        processes: That make a run.
         allow_dirty: Whether runs of source that is not committed count.
     """
 
@@ -48,6 +49,7 @@ class KeptRuns:
     file: Path
     planned: Mapping[Path, Run]
     keeps_others: bool = False
+    processes: int = 1
     allow_dirty: bool = False
 
     def __post_init__(self) -> None:
@@ -64,7 +66,7 @@ class KeptRuns:
         for line in read_json_lines(self.file) if self.file.exists() else []:
             folder = place_below(self.folder, line["place"], f"place in {self.file}")
             reason = self._refusal(line, folder)
-            if reason == UNPLANNED and self.keeps_others:
+            if reason == UNPLANNED and (self.keeps_others or self._is_of_another_seed(line)):
                 self._others.append(line)
             elif reason:
                 refused[reason] += 1
@@ -75,14 +77,18 @@ class KeptRuns:
 
     def _refusal(self, line: dict[str, Any], folder: Path) -> str:
         """Why a line is of no use; empty if it is."""
-        if not has_these_numerics(line):
-            return "of other numerics are made anew"
-        if not (self.allow_dirty or is_committed(line)):
-            return "of source that was not committed are made anew"
+        reason = why_not(line, self.processes, allow_dirty=self.allow_dirty)
+        if reason:
+            return f"{reason} are made anew"
         if folder not in self.planned:
             return UNPLANNED
         is_same = settings_in(line) == settings_of(self.planned[folder])
         return "" if is_same else "of another edition are made anew"
+
+    def _is_of_another_seed(self, line: dict[str, Any]) -> bool:
+        """Whether it is a planned run but for its seed, because fewer seeds are asked for now."""
+        found = settings_in(line, seed=0)
+        return found in {settings_of(replace(run, seed=0)) for run in self.planned.values()}
 
     def save(self) -> None:
         """Write the file anew if a planned run was finished since."""

@@ -79,7 +79,14 @@ def kept_runs(
         yield
         return
     others, dirty = request.is_tuning(name), request.takes_dirty
-    kept = KeptRuns(request.folder(name), file, runs, keeps_others=others, allow_dirty=dirty)
+    kept = KeptRuns(
+        request.folder(name),
+        file,
+        runs,
+        keeps_others=others,
+        processes=request.processes,
+        allow_dirty=dirty,
+    )
     if restores:
         kept.restore()
     with kept.growing():

@@ -14,12 +14,10 @@ from typing import Any
 
 from sampa.lab.files import read_json_lines
 from sampa.lab.reproduce.finished import (
-    conditions_in,
-    has_these_numerics,
-    is_committed,
     line_of,
     settings_in,
     settings_of,
+    why_not,
     write_finished,
 )
 from sampa.lab.reproduce.request import Request
@@ -81,13 +79,8 @@ def _finished(request: Request) -> Iterator[dict[str, Any]]:
 
 
 def _is_of_use(line: Any, request: Request) -> bool:
-    """The number of processes decides numbers too: SAM on two is data parallel."""
-    return (
-        isinstance(line, dict)
-        and has_these_numerics(line)
-        and (request.takes_dirty or is_committed(line))
-        and (conditions_in(line).each("processes") or [1]) == [request.processes]
-    )
+    dirty = request.takes_dirty
+    return isinstance(line, dict) and not why_not(line, request.processes, allow_dirty=dirty)
 
 
 def _all_finished(request: Request) -> Iterator[Any]:

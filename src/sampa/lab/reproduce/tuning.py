@@ -2,8 +2,8 @@
 
 The paper chooses SAM's ρ by a grid search on validation data. The reduced editions choose that of
 every method, with a seed that no table reports: which ρ is right depends on the method, and a
-comparison at one ρ tells more about ρ than about methods. The learning rate is fixed: it is a
-setting of the base optimizer, the same for all methods, so that they differ in nothing else.
+comparison at one ρ tells more about ρ than about methods. The learning rate is the same
+for all methods, so that they differ in nothing else: it is a setting of the base optimizer.
 """
 
 from __future__ import annotations
