@@ -142,7 +142,6 @@ class Side:
             )
             for r in range(processes)
         ]
-        self.seconds(WARM_UP)
 
     def seconds(self, steps: int) -> float:
         """Of one step, on the slowest rank."""
@@ -156,6 +155,11 @@ class Side:
         return max(map(float, answers)) / steps
 
     def __enter__(self) -> Side:
+        try:
+            self.seconds(WARM_UP)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -132,8 +132,7 @@ class Agreement:
             raise RuntimeError(
                 f"step {step}: other parameters are trained now, or other buffers registered, on "
                 f"rank(s) {ranks} only; freeze, unfreeze and add parameters (requires_grad, "
-                "add_param_group), and register buffers, on every rank before the same call of "
-                "optimizer.step"
+                "add_param_group), and register buffers, on every rank before the same step"
             )
         if (marks >= BEGAN).any():
             first = marks.max()

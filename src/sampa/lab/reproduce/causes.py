@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sampa.lab.reproduce.grids import SAM_AND_SAMPA, generalization
+from sampa.lab.reproduce.grids import (
+    SAM_AND_SAMPA,
+    generalization,
+    of_variant,
+    twice_as_long,
+)
 from sampa.lab.reproduce.plan import Choices, Plan, PlannedEntry, accuracies, against_first
-from sampa.lab.reproduce.settings import images, in_proportion, run_in_words
+from sampa.lab.reproduce.settings import images, run_in_words
 from sampa.lab.results.paper import Scale
 from sampa.lab.training.hyperparameters import epochs_of
 from sampa.lab.training.run import Run
@@ -55,7 +60,7 @@ def plan_esam_parts(scale: Scale, choices: Choices) -> Plan:
     """ESAM was above SAM: is it the choice of samples, or that of weights?"""
     run, row = generalization(scale, choices), "test accuracy"
     found = accuracies({row: run}, {"SAM": "sam"})
-    own = run.changed(method="esam") if scale == "paper" else in_proportion(run, "esam")
+    own = of_variant(run, scale, "esam")
     for name, options in ESAM_PARTS.items():
         found.append(PlannedEntry(name, replace(own, method_options=options), ((row, "accuracy"),)))
     return Plan(found, (*against_first(["SAM", *ESAM_PARTS]), *against_first(ESAM_PARTS)))
@@ -77,7 +82,3 @@ def plan_twice_the_epochs(scale: Scale, choices: Choices) -> Plan:
         found += accuracies({row: once}, methods)
         found += accuracies({row: longer}, {twice_as_long(name): m for name, m in methods.items()})
     return Plan(found, tuple((twice_as_long(name), name) for name in methods), run_in_words(run))
-
-
-def twice_as_long(name: str) -> str:
-    return f"{name}, 2× epochs"

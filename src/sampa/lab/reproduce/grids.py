@@ -38,7 +38,6 @@ HUMAN = "human labels (CIFAR-10N)"
 FOUR = {"SGD": "sgd", "SAM": "sam", "SAMPa-0": "sampa-0", "SAMPa-0.2": "sampa-0.2"}
 STEPPED_PAIRS = (("SAM", "SGD"), ("SAMPa-0.2", "SGD"), ("SAMPa-0", "SAM"), ("SAMPa-0.2", "SAM"))
 SAM_AND_SAMPA = {"SAM": "sam", "SAMPa-0.2": "sampa-0.2"}
-TWICE = "SAMPa-0.2, 2× epochs"
 THREE_NETWORKS = ("ResNet-56", "WRN-28-2", "VGG19-BN")
 QUICK = ("LookSAM", "AE-SAM", "SAF", "MESA", "ESAM")
 EFFICIENT = {**SAM_AND_SAMPA, **{name: name.lower() for name in QUICK}}
@@ -59,6 +58,14 @@ GLUE_ROWS = {  # by task: the paper's rows and the metrics they are
     "rte": (("RTE, Acc.", "accuracy"),),
     "wnli": (("WNLI, Acc.", "accuracy"),),
 }
+
+
+def twice_as_long(name: str) -> str:
+    """What a method with twice the epochs is called."""
+    return f"{name}, 2× epochs"
+
+
+TWICE = twice_as_long("SAMPa-0.2")
 
 
 def _plan_networks(scale: Scale, choices: Choices, classes: int) -> Plan:
@@ -119,7 +126,7 @@ def plan_efficiency(scale: Scale, choices: Choices) -> Plan:
     run = generalization(scale, choices)
     found = accuracies({"Accuracy": run}, SAM_AND_SAMPA)
     for name in QUICK:
-        own = _of_variant(run, scale, name.lower())
+        own = of_variant(run, scale, name.lower())
         found.append(PlannedEntry(name, own, (("Accuracy", "accuracy"),)))
     return Plan(found, against_first(EFFICIENT))
 
@@ -133,7 +140,8 @@ def generalization(scale: Scale, choices: Choices) -> Run:
     return replace(run, rhos=run.rhos | own)
 
 
-def _of_variant(run: Run, scale: Scale, method: str) -> Run:
+def of_variant(run: Run, scale: Scale, method: str) -> Run:
+    """A run of another variant, with the paper's ρ or one that stands to SAM's as in the paper."""
     return run.changed(method=method) if scale == "paper" else in_proportion(run, method)
 
 
@@ -184,7 +192,7 @@ def plan_incorporation(scale: Scale, choices: Choices) -> Plan:
     """Each variant alone and with SAMPa; ρ is doubled with SAMPa as in the paper, or tuned."""
     run = generalization(scale, choices)
     found = [
-        PlannedEntry(column, _of_variant(run, scale, name), ((row, "accuracy"),))
+        PlannedEntry(column, of_variant(run, scale, name), ((row, "accuracy"),))
         for row, method in VARIANTS.items()
         for column, name in (("alone", method), ("with SAMPa", f"sampa+{method}"))
     ]
