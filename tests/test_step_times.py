@@ -20,13 +20,13 @@ def test_source_that_sleeps_in_each_step_is_slower(
     package = tmp_path / "sampa"
     package.mkdir()
     (package / "__init__.py").write_text(SLOW.format(source=str(HERE / "src" / "sampa")))
-    options = argparse.Namespace(turns=3, steps=1, batch=4)
+    options = argparse.Namespace(turns=2, steps=1, batch=4)
     found = compare((tmp_path, HERE / "src"), method, processes, options)
-    assert found.ratio > 2
+    assert found.ratio > 1.3
     assert found.now - found.before > 1e3 * SLEEP / 2
 
 
-SLEEP = 0.5
+SLEEP = 1.5  # a busy machine takes half a second for a step
 SLOW = f"""
 import time
 __path__ = [{{source!r}}]
