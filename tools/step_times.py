@@ -1,6 +1,6 @@
 """Step times of this commit against those of an earlier one, in turns.
 
-    python tools/step_times.py --against 2ee04d5 --turns 60 --json results/bench/step-times.json
+    python tools/step_times.py --turns 40 --json results/bench/steps/against-2ee04d5.json
 
 SAM and SAMPa in one process and in two, ResNet-20 with batches of 8, one thread and one core for a
 process. Both commits have processes that wait for their turn (A, B, B, A, ...), so that what else

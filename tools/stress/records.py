@@ -30,8 +30,7 @@ SENTENCES = {
     "peers": "{noticed_and_told} of {trials} told by rank, batch and cause; a death after at most "
     "{seconds_after_a_death[most]} s, a hang {seconds_after_the_timeout_of_a_hang[most]} s after "
     "the timeout",
-    "integrity": "time spent comparing replicas, waits for the other rank included, on a busy "
-    "machine: {cost}",
+    "integrity": "time spent comparing replicas, waits for the other rank included: {cost}",
 }
 
 
