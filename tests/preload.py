@@ -8,7 +8,6 @@ import torch
 for name in (
     "hypothesis",  # with pytest, what files of tests import: a rank imports the one of its function
     "pytest",
-    "sklearn.datasets",
     "torch._dynamo",  # torch imports it with the first optimizer
     "torch.distributed.checkpoint",
     "sampa",

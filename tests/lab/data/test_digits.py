@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits as embedded
@@ -18,6 +21,19 @@ def test_both_splits_together_are_all_digits() -> None:
     gray = embedded(return_X_y=True)[0]
     again = np.round(both.reshape(-1, 64) / 255 * 16)
     assert sorted(map(tuple, again.tolist())) == sorted(map(tuple, gray.tolist()))
+
+
+def test_labels_are_those_of_the_package() -> None:
+    counted = sum(np.bincount(load_digits(split).labels) for split in ("train", "test"))
+    assert np.array_equal(counted, np.bincount(embedded(return_X_y=True)[1]))
+
+
+def test_scikit_learn_is_not_imported() -> None:
+    code = (
+        "import sys; from sampa.lab.data.digits import load_digits; load_digits(); "
+        "sys.exit('sklearn' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_gray_values_reach_from_0_to_255() -> None:
