@@ -106,14 +106,14 @@ def test_a_traced_model_on_two_ranks_matches_the_plain_model_in_one_process_bitw
         assert differences(outcome, expected) == []
 
 
-# Each pair of a network and a way to compile it; the way is the tracer's affair, so that the slow
-# backend need not see all.
+# Each way to compile, which is the tracer's affair, on the small network; the one that is cut with
+# the slow backend.
 @pytest.mark.slow
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize(
     ("net", "compiled", "backend"),
     [
-        *((net, way, "aot_eager") for net in (small_net, wide_net) for way in (wrapped, in_place)),
+        *((small_net, way, "aot_eager") for way in (wrapped, in_place)),
         pytest.param(wide_net, wrapped, "inductor", marks=has_compiler),
     ],
 )
