@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import sampa
 
 SOURCE = Path(sampa.__file__).parent
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 COMMAND = ("reproduce", "theory", "--scale", "smoke", "--out", "runs", "--record", "record")
 
 
@@ -59,3 +61,31 @@ def test_a_record_of_changed_source_is_refused_unless_told(clone: Path) -> None:
     done = reproduce(clone, "--allow-dirty")
     assert done.returncode == 0, done.stderr
     assert recorded_commit(clone).endswith("-dirty")
+
+
+def asked(*question: str) -> str:
+    """What git says of the repository; nothing where there is none."""
+    done = subprocess.run(
+        ["git", *question], cwd=RESULTS.parent, text=True, capture_output=True, check=False
+    )
+    return done.stdout
+
+
+def history() -> set[str]:
+    """The commits up to this one, abbreviated as records have them."""
+    if asked("rev-parse", "--is-shallow-repository") != "false\n":
+        pytest.skip("needs a clone with all of the history")
+    return {name[:n] for name in asked("rev-list", "HEAD").split() for n in (7, 12)}
+
+
+def test_every_record_is_of_a_commit_in_the_history() -> None:
+    known = history()
+    records = [path for kind in ("*.json", "*.jsonl") for path in RESULTS.rglob(kind)]
+    lost = {
+        (path.name, commit)
+        for path in records
+        for commit in re.findall(r'"commit": "([^"]*)"', path.read_text(encoding="utf-8"))
+        if commit not in known
+    }
+    assert records
+    assert lost == set()
