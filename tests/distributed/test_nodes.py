@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.distributed.scripts.large_gradient import SIDE
 from tests.distributed.test_torchrun import SCRIPT, load
 from tests.distributed.training import differences
 from tests.lab.training.runs import outcome
 from tools.slow_link import ADDRESSES, ENDS, NAMESPACES, close_link, open_link
 
+LARGE_GRADIENT = str(Path(__file__).parent / "scripts" / "large_gradient.py")
 PATIENCE = 200
 LAST = 60  # batches, in three epochs
 RUN = ["-m", "sampa", "train", "digits-cpu", "--epochs", "3", "--resume"]
@@ -96,6 +98,13 @@ def train(folders: list[Path], *arguments: str, **variables: str) -> list[tuple[
 
 def require_done(ended: list[tuple[int, str]]) -> None:
     assert [code for code, _ in ended] == [0, 0], ended
+
+
+@pytest.mark.usefixtures("link")
+def test_gradients_travel_in_both_directions_at_once(tmp_path: Path) -> None:
+    require_done(on_both(*[(LARGE_GRADIENT, str(tmp_path / "took"))] * 2))
+    wire = 8e3 * 4 * (SIDE + 1) * SIDE / 100e6  # milliseconds, one way
+    assert wire * 0.9 < float((tmp_path / "took.0").read_text()) < 1.6 * wire
 
 
 @pytest.mark.usefixtures("link")
