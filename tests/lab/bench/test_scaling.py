@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
 import pytest
 
 from sampa.lab.bench.result import BenchResult
-from sampa.lab.bench.scaling import Cluster, MeasuredLink, cluster_of
-from tools.performance_tables import bench_records
+from sampa.lab.bench.scaling import Cluster, MeasuredLink, cluster_of, exposed_time
+from tools.performance_tables import LINKS, bench_records
 
 MB = 2**20
 # No network, no jitter: t(s) = 3 + s.
@@ -39,6 +40,20 @@ def test_backward_hides_the_wire_but_for_one_bucket() -> None:
     """Buckets of 32 MB are 2 MB, a sixteenth."""
     assert FREE.exposed(wire=16, backward=20) == 1
     assert FREE.exposed(wire=16, backward=10) == 7
+
+
+def test_a_gradient_in_one_piece_takes_the_wire_and_no_longer() -> None:
+    assert exposed_time(wire=16, backward=10, bucket=1) == 16
+    assert exposed_time(wire=16, backward=10, bucket=25) == 16
+
+
+def test_the_recorded_wait_over_a_slow_link_is_that_of_the_model() -> None:
+    """With the size of buckets that the library chooses; on faster links ranks wait for ranks."""
+    links = [MeasuredLink(**link) for link in json.loads(LINKS.read_text())["links"]]
+    slow = [link for link in links if link.chosen and link.rate == "100mbit"]
+    assert slow
+    for link in slow:
+        assert link.milliseconds["wait"] <= 1.1 * link.bound
 
 
 def test_the_slowest_of_many_is_waited_for() -> None:

@@ -4,7 +4,7 @@ n devices share a batch, s samples each. What a step waits for, one after the ot
 
     t(s) = fixed + s · per sample                         a gradient and its update
     wire(n) = 2 (n − 1) / n · bytes / link + 2 ⌈log₂ n⌉ · latency        an average over n
-    exposed = max(0, wire − backward) + one bucket        what backward does not hide
+    exposed = max(0, wire − backward) + one bucket        what backward does not hide, at most wire
     straggling(n) = jitter · √(2 ln n) · t                the slowest of n
 
     SGD             t(s) + exposed(n) + straggling(n)
@@ -35,6 +35,11 @@ BITS = {"mbit": 1e6, "gbit": 1e9}  # per second
 SHOWN = (8, 64, 1024)
 MOST_SAMPLES = 1 << 20  # of a device
 LOWER_QUARTILE = 0.6745  # of a normal distribution, in standard deviations below the median
+
+
+def exposed_time(wire: float, backward: float, bucket: float) -> float:
+    """The wait for a gradient of which a share `bucket` is sent at a time while backward runs."""
+    return min(wire, max(0.0, wire - backward) + bucket * wire)
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,7 @@ class Cluster:
     def exposed(self, wire: float, backward: float) -> float:
         """What of the wire's time a step waits for: all but what backward hides, and a bucket."""
         megabytes = self.gradient_bytes / 2**20
-        bucket = min(bucket_mb_of(megabytes) / megabytes, 1)
-        return max(0.0, wire - backward) + bucket * wire
+        return exposed_time(wire, backward, bucket_mb_of(megabytes) / megabytes)
 
     def most_samples(self, devices: int) -> int | None:
         """The largest share of a device at which a second branch pays; None if it always does."""
@@ -169,10 +173,9 @@ class MeasuredLink:
 
     @property
     def bound(self) -> float:
-        """max(0, wire − backward) + one bucket, in milliseconds."""
+        """What the model says of the wait, in milliseconds."""
         sent = self.bucket_mb * 2**20 / (1 if self.rounded_to is None else 2)
-        bucket = min(sent / self.gradient_bytes, 1) * self.wire
-        return max(0.0, self.wire - self.milliseconds["backward"]) + bucket
+        return exposed_time(self.wire, self.milliseconds["backward"], sent / self.gradient_bytes)
 
 
 def link_table(links: Sequence[MeasuredLink]) -> Table:
