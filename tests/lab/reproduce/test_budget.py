@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sampa.lab.reproduce.budget import ORDER, core_hours_block, recorded, recorded_hours, shares
+from sampa.lab.reproduce.budget import (
+    ORDER,
+    core_hours_block,
+    recorded,
+    recorded_hours,
+    recorded_part,
+    shares,
+)
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.reproduce.readme import CORE_HOURS, REPRODUCTION, with_block
 from sampa.lab.reproduce.records import write_outcome
@@ -48,6 +55,17 @@ def test_a_record_of_another_edition_is_told(tmp_path: Path) -> None:
     assert recorded(EXPERIMENTS["tab-imagenet"], RESULTS) == "no"
     assert recorded(EXPERIMENTS["tab-noise"], _of_another_edition(tmp_path)) == "another edition"
     assert recorded_hours(EXPERIMENTS["tab-imagenet"], RESULTS) is None
+
+
+def test_a_record_that_lacks_runs_says_so(tmp_path: Path) -> None:
+    share = next(share for share in shares() if share.experiment.id == "tab-cifar10")
+    folder = tmp_path / "reproduce" / "tab-cifar10"
+    assert share.experiment.planner is not None
+    heading = share.experiment.planner("cpu", {}).heading
+    write_outcome(replace(share.experiment.blank("cpu"), about=heading), folder, plots=False)
+    for made, told in ((0, "0 of 50 runs"), (15, "15 of 50 runs"), (50, "yes")):
+        (folder / "runs.jsonl").write_text("{}\n" * made)
+        assert recorded_part(share, tmp_path) == told
 
 
 def _of_another_edition(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sampa.lab.files import read_json_lines
 from sampa.lab.reproduce.catalog import EXPERIMENTS
@@ -70,12 +71,23 @@ def recorded(experiment: Experiment, results: Path) -> str:
     return "yes" if is_present else "another edition"
 
 
+def recorded_part(share: Share, results: Path) -> str:
+    """The same of an experiment that trains, and how many of its runs where some are missing."""
+    found = recorded(share.experiment, results)
+    made = len(_recorded_runs(share.experiment, results))
+    return f"{made} of {share.runs} runs" if found == "yes" and made < share.runs else found
+
+
 def recorded_hours(experiment: Experiment, results: Path) -> float | None:
     """What the runs of a record took; those of other tables are counted there."""
-    file = results / "reproduce" / experiment.id / "runs.jsonl"
-    lines = read_json_lines(file) if file.exists() else []
+    lines = _recorded_runs(experiment, results)
     own = [line["result"]["seconds"] for line in lines if "made_as" not in line]
     return sum(own) / 3600 if own else None
+
+
+def _recorded_runs(experiment: Experiment, results: Path) -> list[dict[str, Any]]:
+    file = results / "reproduce" / experiment.id / "runs.jsonl"
+    return read_json_lines(file) if file.exists() else []
 
 
 def budget_table(results: Path) -> Table:
@@ -84,7 +96,7 @@ def budget_table(results: Path) -> Table:
         row(
             *(f"`{s.experiment.id}`", s.experiment.seeds, s.runs, s.new),
             number_cell(s.hours, ".1f"),
-            recorded(s.experiment, results),
+            recorded_part(s, results),
             number_cell(recorded_hours(s.experiment, results), ".1f"),
         )
         for s in shares()
