@@ -55,8 +55,8 @@ def open_link(rate: str) -> None:
 def burst_of(rate: str) -> str:
     """What may pass at once: 10 ms of the rate.
 
-    The kernel wakes up late, and what a small bucket of tokens had no room for meanwhile is lost: a
-    link with one of 32 kbit carries a half to three quarters of its rate.
+    The kernel wakes up late, and what a small bucket of tokens had no room for meanwhile is lost:
+    the link would carry much less than its rate.
     """
     number = rate.rstrip(string.ascii_letters)
     return f"{float(number) / 100:g}{rate.removeprefix(number)}"
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=8)
     rates = ["100mbit", "1gbit", UNSHAPED]
     parser.add_argument("--rates", nargs="+", default=rates, help="as tc writes them")
-    parser.add_argument("--bucket-mb", nargs="+", default=["25", "1", "0.5", "auto"])
+    parser.add_argument("--bucket-mb", nargs="+", default=["25", "1", "auto", "0.25"])
     known = [OWN, "bfloat16", "float16"]
     parser.add_argument("--exchange-dtype", nargs="+", default=[OWN], choices=known)
     parser.add_argument("--steps", type=int, default=20)

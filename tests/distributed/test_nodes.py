@@ -104,7 +104,7 @@ def require_done(ended: list[tuple[int, str]]) -> None:
 def test_gradients_travel_in_both_directions_at_once(tmp_path: Path) -> None:
     require_done(on_both(*[(LARGE_GRADIENT, str(tmp_path / "took"))] * 2))
     wire = 8e3 * 4 * (SIDE + 1) * SIDE / 100e6  # milliseconds, one way
-    assert wire * 0.9 < float((tmp_path / "took.0").read_text()) < 1.6 * wire
+    assert 0.9 * wire < float((tmp_path / "took.0").read_text()) < 1.8 * wire
 
 
 @pytest.mark.usefixtures("link")
