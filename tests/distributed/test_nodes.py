@@ -18,6 +18,7 @@ from tests.distributed.scripts.large_gradient import SIDE
 from tests.distributed.test_torchrun import SCRIPT, load
 from tests.distributed.training import differences
 from tests.lab.training.runs import outcome
+from tests.unmeasured import unmeasured
 from tools.slow_link import ADDRESSES, ENDS, NAMESPACES, close_link, open_link
 
 LARGE_GRADIENT = str(Path(__file__).parent / "scripts" / "large_gradient.py")
@@ -61,8 +62,7 @@ def start(node: int, launcher: list[str], *program: str, **variables: str) -> su
     """`torchrun` in a namespace, with its interface chosen unless `variables` say otherwise."""
     command = ["ip", "netns", "exec", NAMESPACES[node], sys.executable, "-m"]
     command += ["torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", *launcher]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
-    environment |= variables or {"GLOO_SOCKET_IFNAME": ENDS[node]}
+    environment = unmeasured() | (variables or {"GLOO_SOCKET_IFNAME": ENDS[node]})
     return subprocess.Popen(
         [*command, *program],
         env=environment,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from sampa.lab.flatness.saved import write_found
 from sampa.lab.flatness.settings import FLATNESS_FILE
 from tests.lab.flatness.sweeps import found
 from tests.lab.report.folders import MANY, write_many
+from tests.unmeasured import unmeasured
 
 pytestmark = pytest.mark.slow
 
@@ -37,10 +37,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def report(runs: Path, out: Path) -> subprocess.CompletedProcess[str]:
     # Measuring coverage would double the time that is measured here.
-    unmeasured = {k: v for k, v in os.environ.items() if not k.startswith(("COVERAGE_", "COV_"))}
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, "report", str(runs), "-o", str(out)],
-        env=unmeasured,
+        env=unmeasured(),
         capture_output=True,
         text=True,
         check=True,

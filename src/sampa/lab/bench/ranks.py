@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import torch
@@ -16,8 +18,11 @@ from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.heap import keep_freed_memory
 from sampa.lab.pool import started
 
+PORTS = range(10_000, 32_000)  # below those of outgoing connections, by most systems' defaults
 RANKS = 2  # of a step of SAMPa: one for each of its gradients
 Result = TypeVar("Result")
+
+_calls = itertools.count()
 
 
 def on_ranks(
@@ -42,10 +47,21 @@ def on_ranks(
 
 
 def free_port() -> int:
-    """A port of this machine that is not in use."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of this machine that is not in use, and another one at each call.
+
+    By its defaults the system gives none of these to an outgoing connection, which could take the
+    port before the first rank listens on it. Each process begins at another one.
+
+    Raises:
+        OSError: If no port can be had.
+    """
+    begin = os.getpid() * 61
+    for _ in PORTS:
+        port = PORTS[(begin + next(_calls)) % len(PORTS)]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))  # all addresses, as a launcher's store may want them
+            return port
+    raise OSError(f"a port in {PORTS} must be free for ranks to meet at, and none could be bound")
 
 
 def _run(function: Callable[..., Result], bench: Bench, port: int, *arguments: Any) -> Result:
