@@ -12,6 +12,7 @@ from tests.lab.training.runs import outcome
 from tools.stress.sessions import Ended, session
 
 Everything = dict[str, Any]
+TIMES = ("seconds", "core_seconds")
 
 _references: dict[str, Everything] = {}
 
@@ -23,7 +24,7 @@ def everything(out: Path, ended: Ended) -> Everything:
     (best,) = (out / "checkpoints").glob("best-*")
     return {
         **outcome(out, int(saved.name.removeprefix("step-"))),
-        "loop": [pair for pair in _flat(loop) if pair[0] != "seconds"],
+        "loop": [pair for pair in _flat(loop) if pair[0] not in TIMES],
         "best": {file.name: file.read_bytes() for file in best.glob("model*")},
         "files": sorted(str(p.relative_to(out)) for p in out.rglob("*")),
         # A session that finds a finished run comes to no place.

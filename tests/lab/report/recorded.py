@@ -15,7 +15,7 @@ from sampa.lab.results.paper import Value
 from tests.lab.report.folders import EVIL, write_grid
 
 RECORDS = Path(__file__).parents[3] / "results" / "reproduce"
-RECORDED = [name for name in EXPERIMENTS if (RECORDS / name).is_dir()]
+RECORDED = [name for name in EXPERIMENTS if (RECORDS / name / "results.json").exists()]
 WITH_RUNS = "fig-gradient-gap"  # the smallest that has any
 SCORES = {"sgd": (90.0, 91.0), "sam": (91.0, 93.0), "sampa": (92.0, 93.0), "asam": (9.25,)}
 BESIDE = "beside"  # the recipe

@@ -46,7 +46,7 @@ def test_a_page_tells_its_core_hours_and_those_of_shared_runs(tmp_path: Path) ->
     for folder in folders:
         values = RunFolder(folder).read("result.json")
         assert values is not None
-        RunFolder(folder).write("result.json", {**values, "seconds": 36.0})
+        RunFolder(folder).write("result.json", {**values, "core_seconds": 36.0})
     again = EXPERIMENTS["tab-imagenet"].outcome(request)
     assert "Core-hours: 0.02 for 2 runs." in again.facts
     assert first.entries == again.entries

@@ -12,7 +12,7 @@ import pytest
 
 from sampa.lab.conditions import DIRTY, NUMERICS
 from sampa.lab.reproduce import runner
-from sampa.lab.reproduce.finished import settings_of
+from sampa.lab.reproduce.finished import core_hours_of, line_of, settings_of
 from sampa.lab.reproduce.kept import KeptRuns
 from sampa.lab.reproduce.plan import Unfinished
 from sampa.lab.reproduce.request import Request
@@ -151,8 +151,16 @@ def test_core_hours_count_the_processes_of_each_run(first: Path, request_of: Req
     for folder in (first, second):
         result = RunFolder(folder).read("result.json")
         assert result is not None
-        RunFolder(folder).write("result.json", {**result, "seconds": 3600.0})
+        RunFolder(folder).write("result.json", {**result, "core_seconds": 3600.0})
     assert runner.time_spent([first, second], {}, request_of).startswith("Core-hours: 3.00 for 2")
+
+
+def test_core_hours_of_runs_that_noted_only_the_clock_are_the_clocks(first: Path) -> None:
+    line = line_of(first)
+    line["result"] |= {"seconds": 7200.0, "core_seconds": 1800.0}
+    assert core_hours_of(line) == 0.5
+    del line["result"]["core_seconds"]
+    assert core_hours_of(line) == 2
 
 
 def begin(run: Run, folder: Path) -> None:

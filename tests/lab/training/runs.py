@@ -48,7 +48,7 @@ def outcome(out: Path, position: int = TOTAL) -> Outcome:
     assert saved_run is not None
     assert json.loads(header) == {"run_id": saved_run["id"]}  # each run has its own
     assert result is not None
-    del result["seconds"]
+    del result["seconds"], result["core_seconds"]
     return {
         **{file.name: file.read_bytes() for file in files},
         "metrics.jsonl": b"".join(lines),

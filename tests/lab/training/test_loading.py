@@ -17,7 +17,7 @@ from sampa.lab.training.folder import RunFolder
 from sampa.lab.training.loading import Loader
 from sampa.lab.training.loop import train
 from sampa.lab.training.method import checked_method
-from sampa.lab.training.session import Clock, Settings
+from sampa.lab.training.session import Clock, SavedLoop, Settings
 from tests.lab.training.runs import BATCHES, TOTAL, Outcome, carry_out, outcome, tiny_run
 
 CPU = torch.device("cpu")
@@ -160,7 +160,8 @@ def test_the_share_of_waiting_for_data_is_printed_and_recorded_with_each_epoch(
         return original(self, position)
 
     monkeypatch.setattr(Loader, "batch", slow)
-    train(tiny_run(), tmp_path, Settings(device="cpu"))
+    result = train(tiny_run(), tmp_path, Settings(device="cpu"))
+    assert 0 < result.core_seconds < result.seconds - 0.9  # waiting takes no processor time
     lines = [json.loads(line) for line in (tmp_path / "times.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1]
     first, second = (line["data_share"] for line in lines)
@@ -169,6 +170,11 @@ def test_the_share_of_waiting_for_data_is_printed_and_recorded_with_each_epoch(
     shown = capsys.readouterr().out.splitlines()
     assert f"data {first:.1f} %" in shown[0]
     assert f"data {second:.1f} %" in shown[1]
+
+
+def test_processor_time_goes_on_from_the_clock_of_an_older_checkpoint() -> None:
+    saved = SavedLoop.from_json({"place": {"seconds": 5.0}, "metrics_size": 0, "data_ranks": 1})
+    assert saved.place.core_seconds == 5.0
 
 
 def test_the_share_is_of_waiting_and_steps_together() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sampa.lab.files import read_json_lines
 from sampa.lab.reproduce.catalog import EXPERIMENTS
 from sampa.lab.reproduce.core_time import core_hours, tuning_hours
-from sampa.lab.reproduce.finished import settings_of
+from sampa.lab.reproduce.finished import core_hours_of, settings_of
 from sampa.lab.reproduce.plan import Experiment
 from sampa.lab.results.outcome import RESULTS, read_outcome
 from sampa.lab.results.table import Table, as_markdown, number_cell, row
@@ -81,8 +81,8 @@ def recorded_part(share: Share, results: Path) -> str:
 def recorded_hours(experiment: Experiment, results: Path) -> float | None:
     """What the runs of a record took; those of other tables are counted there."""
     lines = _recorded_runs(experiment, results)
-    own = [line["result"]["seconds"] for line in lines if "made_as" not in line]
-    return sum(own) / 3600 if own else None
+    own = [core_hours_of(line) for line in lines if "made_as" not in line]
+    return sum(own) if own else None
 
 
 def _recorded_runs(experiment: Experiment, results: Path) -> list[dict[str, Any]]:

@@ -87,3 +87,12 @@ def why_not(line: Mapping[str, Any], processes: int, *, allow_dirty: bool) -> st
 def processes_of(line: Mapping[str, Any]) -> int:
     """How many a run was made by; the most of them if it was resumed on another number."""
     return max(conditions_in(line).each("processes") or [1])
+
+
+def core_hours_of(line: Mapping[str, Any]) -> float:
+    """The processor time of a run's first process, times their number.
+
+    By the clock where it is not known; runs are made beside other work, for which they wait.
+    """
+    result = line["result"]
+    return (result.get("core_seconds") or result["seconds"]) * processes_of(line) / 3600

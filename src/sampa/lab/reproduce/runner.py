@@ -15,7 +15,7 @@ import torch
 from sampa.lab.conditions import Conditions
 from sampa.lab.progress import Bar
 from sampa.lab.reproduce.batch import job_of
-from sampa.lab.reproduce.finished import line_of, processes_of
+from sampa.lab.reproduce.finished import core_hours_of, line_of
 from sampa.lab.reproduce.kept import KeptRuns
 from sampa.lab.reproduce.plan import (
     Plan,
@@ -270,7 +270,7 @@ def time_spent(folders: Iterable[Path], tuned: Mapping[str, Tuned], request: Req
     """The hours of all runs and trials, and how many of them other experiments made."""
     trials = _trial_folders(tuned, request)
     runs = [(folder, line_of(folder)) for folder in [*folders, *trials]]
-    hours = {f: line["result"]["seconds"] * processes_of(line) / 3600 for f, line in runs}
+    hours = {folder: core_hours_of(line) for folder, line in runs}
     shared = [folder for folder, line in runs if "made_as" in line]
     text = f"Core-hours: {sum(hours.values()):.2f} for {len(runs) - len(trials)} runs"
     text += f" and {len(trials)} of tuning" if trials else ""

@@ -36,6 +36,8 @@ class RunResult:
         best_epoch: The epoch with the best validation score, counted from 0; -1 for none ...
         best_validation: ... and that score.
         seconds: Time spent, over all sessions.
+        core_seconds: Processor time of the first process; 0 where it was not noted, or where
+            another device computes.
         updates: Updates made.
         limited: Whether it stopped before its end, as it was told to.
     """
@@ -46,6 +48,7 @@ class RunResult:
     best_epoch: int = -1
     best_validation: float = math.nan
     seconds: float
+    core_seconds: float = 0.0
     updates: int = 0
     limited: bool = False
 

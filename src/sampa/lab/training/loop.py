@@ -141,12 +141,11 @@ class Trainer:
         assert self.optimizer.last is not None
         self.watch.after_batch(epoch, loss)
         self.state = replace(
-            self.state,
+            self.state.after_lap(clock),
             first_loss=self.state.first_loss if position else loss,
             position=position + 1,
             updates=self.optimizer.last.step,
             loss_sum=self.state.loss_sum + loss,
-            seconds=self.state.seconds + clock.lap(),
         )
         mean_loss, step_seconds = self.state.loss_sum / (number + 1), clock.steps / (number + 1)
         samples_per_second = self.run.batch_size / max(step_seconds, 1e-9)
@@ -179,7 +178,7 @@ class Trainer:
         self.watch.after_epoch(epoch, train_loss, self.state.first_loss)
         if score > self.state.best_score and self._save_best(display):
             self.state = replace(self.state, best_score=score, best_epoch=epoch)
-        self.state = replace(self.state, loss_sum=0.0, seconds=self.state.seconds + clock.lap())
+        self.state = replace(self.state.after_lap(clock), loss_sum=0.0)
         last = self.optimizer.last
         assert last is not None
         line: EpochLine = {
@@ -227,6 +226,7 @@ class Trainer:
             best_epoch=self.state.best_epoch,
             best_validation=self.state.best_score,
             seconds=self.state.seconds,
+            core_seconds=self.state.core_seconds if self.device.type == "cpu" else 0.0,
             updates=self.state.updates,
             limited=limited,
         )

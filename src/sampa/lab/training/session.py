@@ -103,6 +103,7 @@ class LoopState:
         best_score: The best validation score ...
         best_epoch: ... and its epoch.
         seconds: Time spent, over all sessions.
+        core_seconds: Processor time of the first process: waiting does not count.
     """
 
     position: int = 0
@@ -112,6 +113,16 @@ class LoopState:
     best_score: float = float("-inf")
     best_epoch: int = -1
     seconds: float = 0.0
+    core_seconds: float = 0.0
+
+    def after_lap(self, clock: Clock) -> LoopState:
+        """The same, with the time since the clock's last lap."""
+        seconds, core_seconds = clock.lap()
+        return replace(
+            self,
+            seconds=self.seconds + seconds,
+            core_seconds=self.core_seconds + core_seconds,
+        )
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,10 @@ class SavedLoop:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> SavedLoop:
-        return replace(SavedLoop(**values), place=LoopState(**values["place"]))
+        saved = values["place"]
+        # Checkpoints of earlier versions know only what went by on the clock.
+        place = LoopState(**{"core_seconds": saved.get("seconds", 0.0), **saved})
+        return replace(SavedLoop(**values), place=place)
 
 
 @dataclass
@@ -144,18 +158,18 @@ class Clock:
     steps: float = 0.0
 
     def __post_init__(self) -> None:
-        self._lap_began = self.began
+        self._lap_began = self.began, time.process_time()
 
     @property
     def data_share(self) -> float:
         """Percent of the time that went by in waiting for data."""
         return 100 * self.data / max(self.data + self.steps, 1e-9)
 
-    def lap(self) -> float:
-        """Seconds since the last lap."""
-        now = time.perf_counter()
-        seconds, self._lap_began = now - self._lap_began, now
-        return seconds
+    def lap(self) -> tuple[float, float]:
+        """Seconds since the last lap, and those of the processor."""
+        (began, core_began), now = self._lap_began, (time.perf_counter(), time.process_time())
+        self._lap_began = now
+        return now[0] - began, now[1] - core_began
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
