@@ -16,11 +16,9 @@ def test_the_demo_compares_methods_and_times_their_steps(tmp_path: Path) -> None
     command = [sys.executable, "-m", "sampa", "demo", "--seeds", "1", "--out", "demo"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.findall(r"^(\w+) seed 0: test accuracy \d", done.stdout, re.MULTILINE) == [
-        "sgd",
-        "sam",
-        "sampa",
-    ]
+    shown = dict(re.findall(r"^(\w+) seed 0: test accuracy (\S+)", done.stdout, re.MULTILINE))
+    sgd, sam, sampa = (float(shown[method]) for method in ("sgd", "sam", "sampa"))
+    assert min(sam, sampa) > sgd + 10  # its verdict is no noise: about twenty points
     assert "40 % wrong labels" in done.stdout
     assert "SGD 40" in done.stdout
     assert (tmp_path / "demo" / "report.html").is_file()

@@ -442,8 +442,9 @@ class DemoArguments:
     """Compare SGD, SAM and SAMPa-0.2 on digits with 40 % wrong labels, on two processes.
 
     The digits are embedded in scikit-learn: nothing is downloaded. SGD gets twice the epochs, as in
-    the paper. Then the steps of SAM and SAMPa are timed in turns. What is trained is not repeated;
-    remove the folder to start again.
+    the paper. The last models are tested, and SGD memorizes many of the wrong labels by then: its
+    best model on the way is better. Then the steps of SAM and SAMPa are timed in turns. What is
+    trained is not repeated; remove the folder to start again.
 
     Examples:
         sampa demo

@@ -32,7 +32,7 @@ DEMO_ROUNDS = 20
 
 def main(arguments: DemoArguments) -> int:
     seeds, out = range(arguments.seeds), arguments.out
-    run = find_recipe("digits-cpu")
+    run = find_recipe("digits-demo-cpu")
     if arguments.devices > 1 and not is_launched():
         for method in DEMO_METHODS:  # before anything is started
             chosen = run.changed(method=method)
