@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import chain
+from itertools import chain, starmap
 from operator import attrgetter
 
 import torch
@@ -149,7 +149,7 @@ def joined_in_groups(pairs: Sequence[Pair]) -> Iterator[Pair]:
     most = min(GROUP, sum(s.numel() for s, _ in pairs) / groups)
     group: list[Pair] = []
     size = 0
-    for s, t in pairs:
+    for s, t in starmap(_in_memory_order, pairs):
         if group and (size >= most or s.device != group[0][0].device):
             yield _joined(group)
             group, size = [], 0
@@ -157,6 +157,17 @@ def joined_in_groups(pairs: Sequence[Pair]) -> Iterator[Pair]:
         size += s.numel()
     if group:
         yield _joined(group)
+
+
+def _in_memory_order(s: Tensor, t: Tensor) -> Pair:
+    """Two tensors with their dimensions as in memory, if both have the same: to join needs no copy.
+
+    So it is with the weights and gradients of a model with its channels last.
+    """
+    if s.is_contiguous() or s.stride() != t.stride():
+        return s, t
+    order = sorted(range(s.dim()), key=s.stride, reverse=True)
+    return s.permute(order), t.permute(order)
 
 
 def _joined(group: Sequence[Pair]) -> Pair:

@@ -100,6 +100,20 @@ def test_launches_of_a_norm_and_a_product(model: str) -> None:
         assert product.buffers < 2
 
 
+def test_a_product_of_weights_with_channels_last_copies_none_of_them() -> None:
+    shapes = [shape for shape in MODELS["resnet20"] if len(shape) == 4]
+    in_memory = [(o, h, w, i) for o, i, h, w in shapes]
+
+    def product(tensors: list[Tensor]) -> Tensor:
+        return inner_product([(t, t) for t in tensors])
+
+    def with_channels_last(tensors: list[Tensor]) -> Tensor:
+        return product([t.permute(0, 3, 1, 2) for t in tensors])
+
+    expected = count_reduction(product, shapes).launches
+    assert count_reduction(with_channels_last, in_memory).launches == expected
+
+
 def test_a_number_that_is_read_counts_as_a_wait_and_a_copy_as_a_buffer() -> None:
     def twice(tensors: list[Tensor]) -> Vector:
         return scale(Vector(tensors), 2.0)
