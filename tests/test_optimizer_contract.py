@@ -37,6 +37,20 @@ def steps(model: nn.Module, optimizer: sampa.SharpnessAware, first: int, last: i
     trajectory(optimizer, model, BATCHES[first:last], cross_entropy_of(model))
 
 
+@pytest.mark.parametrize("options", [{"lam": 1.0}, {"bootstrap": "script"}], ids=str)
+def test_gradients_that_are_zeroed_after_a_step_belong_to_no_state(options: dict[str, Any]) -> None:
+    """With these the gradient of the update is the one that SAMPa's state holds."""
+    found: list[torch.Tensor] = []
+    for set_to_none in (True, False):
+        model = tiny_mlp()
+        optimizer = sampa.SAMPa(sgd(model), **options)
+        for batch in BATCHES[:4]:
+            optimizer.step(cross_entropy_of(model), batch)
+            optimizer.zero_grad(set_to_none=set_to_none)
+        found.append(flat(model))
+    assert same_bits(*found)
+
+
 # ---- groups and state are the base's -------------------------------------------------------------
 
 

@@ -69,6 +69,10 @@ def opened(node: Any) -> Container | None:
 
     A list of plain values is a leaf: there may be many of them.
     """
+    if isinstance(node, tuple | list) and not isinstance(node, Enum):  # the usual batch: first
+        if type(node) in (tuple, list) and PLAIN.issuperset(map(type, node)):
+            return None
+        return Container(dict(enumerate(node)), partial(_sequence_like, node))
     if type(node) in PLAIN or isinstance(node, _LEAVES):
         if isinstance(node, np.ndarray) and node.dtype.hasobject:
             return Container({"shape": node.shape, "values": node.tolist()}, None)
@@ -79,10 +83,6 @@ def opened(node: Any) -> Container | None:
             return Container(in_order, partial(_mapping_like, node))
         # Another's copy may share its memory.
         return Container(in_order, lambda parts: {k: parts[k] for k in node}, keeps_type=False)
-    if isinstance(node, tuple | list):
-        if type(node) in (tuple, list) and PLAIN.issuperset(map(type, node)):
-            return None
-        return Container(dict(enumerate(node)), partial(_sequence_like, node))
     if isinstance(node, set | frozenset):
         in_order = sorted(node, key=_order)
         return Container(dict(enumerate(in_order)), lambda parts: type(node)(parts.values()))
@@ -237,8 +237,13 @@ class Watched:
     ) -> None:
         self.batch = batch
         self.in_parts = in_parts
-        self._traces = _traces_of(batch) if traces is None else traces
+        self._traces = _traces_of(self.leaves) if traces is None else traces
         self._was_used = False
+
+    @cached_property
+    def leaves(self) -> list[Any]:
+        """What `walk` finds in the batch: walked through once, when it is first asked for."""
+        return [*walk(self.batch)]
 
     def kept(self, hold: str) -> Watched:
         """The batch to hold until the next step, by reference or as a copy.
@@ -316,9 +321,8 @@ class _Trace(NamedTuple):
 _Traces = list[tuple[Tensor | np.ndarray | bytearray, _Trace]]
 
 
-def _traces_of(batch: Any) -> _Traces:
-    data = [x for x in walk(batch) if isinstance(x, Tensor | np.ndarray | bytearray)]
-    return [(x, _trace(x)) for x in data]
+def _traces_of(leaves: list[Any]) -> _Traces:
+    return [(x, _trace(x)) for x in leaves if isinstance(x, (Tensor, np.ndarray, bytearray))]
 
 
 def _trace(x: Tensor | np.ndarray | bytearray) -> _Trace:

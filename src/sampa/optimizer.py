@@ -26,7 +26,6 @@ from sampa.execution.lookahead import (
     momentum,
     parameters_of,
     set_gradients,
-    writes_into_gradients,
 )
 from sampa.execution.profiling import UPDATE
 from sampa.execution.randomness import Seeds, derive_seed
@@ -180,8 +179,8 @@ class SharpnessAware(Resumable):
         gradient = self._clipped(gradient)
         if update.unclipped is not None:
             gradient = add(gradient, update.unclipped)
-        kept = vectors_of(update.state) if writes_into_gradients(self.base) else []
-        if kept and gradient.shares_memory_with(kept):
+        # It may be written to: by the base, or by the user's own zero_grad(set_to_none=False).
+        if gradient.shares_memory_with(vectors_of(update.state)):
             gradient = gradient.clone()
         set_gradients(weights, gradient)
         self._checks.update(made.is_bad, made.is_finite, self.base, weights, update.then)

@@ -43,6 +43,7 @@ PRIVATE = {
     "torch._inductor.cudagraph_trees": "is loaded if and only if a compiled model uses CUDA graphs",
     "torch.amp.GradScaler._get_scale_async": "get_scale waits for the device",
     "torch.nn.Module._buffers": "named_buffers takes a third of a millisecond for 100 layers",
+    "torch.nn.Module._modules": "modules() takes as long, and every pass looks for new layers",
     "torch.nn.modules.batchnorm._BatchNorm": "what BatchNorm1d, 2d, 3d and SyncBatchNorm share",
     "torch.nn.modules.instancenorm._InstanceNorm": "what InstanceNorm1d, 2d and 3d share",
     "torch.optim.optimizer._global_optimizer_pre_hooks": "a lookahead is not a step: no hook runs",
@@ -71,7 +72,9 @@ RecordFunction = _RecordFunctionFast
 flatten_tensors: Callable[[Sequence[Tensor]], Tensor] = _flatten_dense_tensors
 outside_of_graphs = torch._disable_dynamo
 buffers_in: Callable[[nn.Module], dict[str, Tensor | None]] = attrgetter("_buffers")
+children_in: Callable[[nn.Module], dict[str, nn.Module | None]] = attrgetter("_modules")
 write_count: Callable[[Tensor], int] = attrgetter("_version")  # none in inference mode
+storage_address: Callable[[torch.UntypedStorage], int] = attrgetter("_cdata")
 
 STEP_CALLED = "_opt_called"
 TAKES_FOUND_INF = "_step_supports_amp_scaling"
@@ -102,7 +105,7 @@ def has_shared_memory(tensor: Tensor) -> bool:
 
 def storage_key(tensor: Tensor) -> int:
     """The same number for all tensors that are parts of the same memory."""
-    return tensor.untyped_storage()._cdata
+    return storage_address(tensor.untyped_storage())
 
 
 def version_of(tensor: Tensor) -> int | None:

@@ -24,7 +24,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.batches import tensors_in
+from sampa.batches import tensors_in, walk
 from sampa.execution.parallel import agreement
 from sampa.execution.parallel.agreement import BatchMark
 
@@ -98,7 +98,7 @@ class Squared:
 def mark(batch: Any) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return BatchMark(batch).value(torch.zeros(())).item()
+        return BatchMark(walk(batch)).value(torch.zeros(())).item()
 
 
 def objects(*values: Any) -> np.ndarray:
@@ -260,7 +260,7 @@ def test_marks_are_the_same_in_a_process_with_other_hashes() -> None:
 def test_what_cannot_be_marked_is_said_once(recwarn: pytest.WarningsRecorder) -> None:
     agreement._warn_of.cache_clear()
     batch = {"x": A, "lock": threading.Lock(), "generator": (n for n in range(3))}
-    found = {BatchMark(batch).value(torch.zeros(())).item() for _ in range(3)}
+    found = {BatchMark(walk(batch)).value(torch.zeros(())).item() for _ in range(3)}
     said = [str(w.message) for w in recwarn]
     assert len(found) == 1
     assert len(said) == 2

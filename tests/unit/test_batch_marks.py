@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Callable
@@ -22,7 +25,7 @@ DTYPES = [torch.uint8, torch.bool, torch.float16, torch.float32, torch.int64, to
 
 
 def mark_on_cpu(batch: Any) -> float:
-    return BatchMark(batch).value(torch.zeros(())).item()
+    return BatchMark(walk(batch)).value(torch.zeros(())).item()
 
 
 def mark_on_device(batch: Tensor) -> float:
@@ -108,3 +111,33 @@ def test_buckets_are_a_sixteenth_of_the_gradient_within_bounds(
 ) -> None:
     model = nn.Linear(1 << 18, megabytes, bias=False, device="meta")
     assert chosen_bucket_mb(model) == expected
+
+
+def in_a_process(lines: str) -> subprocess.CompletedProcess[str]:
+    program = f"import os, torch\nfrom sampa.execution.parallel.agreement import BatchMark\n{lines}"
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenMP's own do not outlive a fork
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, env=one_thread, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_a_process_that_ends_while_a_batch_is_hashed_ends_in_its_own_way() -> None:
+    """A thread inside of torch when Python ends would abort it."""
+    lines = "x = torch.zeros(5000, 5000)\nmark = BatchMark([x.t()])\nraise SystemExit(3)"
+    done = in_a_process(lines)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_hashes_with_a_thread_of_its_own() -> None:
+    lines = """
+def mark():
+    return BatchMark([torch.ones(1 << 20)]).value(torch.zeros(())).item()
+before = mark()
+child = os.fork()
+if child == 0:
+    os._exit(0 if mark() == before else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert in_a_process(lines).returncode == 0

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 import sampa
-from sampa.execution.layers import Layers, is_normalization_layer
+from sampa.execution.layers import LARGE_BUFFER, Layers, all_layers, is_normalization_layer
 from tests.variants import batch_norm_mlp
 
 INPUT = torch.randn(5, 4, dtype=torch.float64)
@@ -131,3 +131,32 @@ def test_a_layer_from_elsewhere_is_recognized_by_its_name() -> None:
 @pytest.mark.parametrize("layer", [nn.Linear(2, 2), nn.Conv2d(1, 1, 1), nn.Embedding(3, 2)])
 def test_other_layers_are_no_normalization(layer: nn.Module) -> None:
     assert not is_normalization_layer(layer)
+
+
+def test_all_layers_are_those_of_torch_in_its_order() -> None:
+    shared = nn.Sequential(nn.ReLU(), nn.BatchNorm1d(2))
+    model = nn.Sequential(shared, nn.ModuleDict({"a": nn.Linear(2, 2), "b": shared}), shared[1])
+    model.register_module("left out", None)
+    assert all_layers(model) == [*model.modules()]
+
+
+class WithTable(nn.Module):
+    """Reads a buffer that is too large to be copied in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.zeros(LARGE_BUFFER))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table[0]  # pyright: ignore[reportIndexIssue]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_buffers_of_a_scripted_model_are_put_back() -> None:
+    model = torch.jit.script(nn.Sequential(nn.Linear(4, 3), WithTable(), nn.BatchNorm1d(3)))
+    base = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = sampa.SAM(base, rho=0.1, executor=sampa.Serial(model))
+    for _ in range(3):
+        optimizer.step(lambda x: model(x).square().mean(), torch.randn(5, 4))
+    *_, batches = model.buffers()
+    assert batches.item() == 3  # of two passes one counts

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sampa.vectors.reductions import global_norms
+from sampa.vectors.reductions import global_norms, joined_in_groups
 from sampa.vectors.vector import Vector, add, add_, copy_, cosine, dot, mix, scale
 
 
@@ -148,15 +148,22 @@ def test_cosine_of_opposite_vectors_is_minus_one() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_cosine_finds_the_bits_of_norms_and_product_on_the_way(dtype: torch.dtype) -> None:
-    """Short tensors are joined once for the three; the last is longer than a piece."""
+def test_sums_count_short_tensors_long_ones_and_those_with_other_strides(
+    dtype: torch.dtype,
+) -> None:
     generator = torch.Generator().manual_seed(0)
-    shapes = ((7, 5), (3,), (100_000,))
+    shapes = ((7, 5), (3,), (1000, 100))  # the last one is longer than a piece
     a, b = ([torch.randn(s, dtype=dtype, generator=generator) for s in shapes] for _ in range(2))
+    a[2] = a[2].t().contiguous().t()
     left, right = Vector(a), Vector(b)
-    found = cosine(left, right)
-    assert (left.norm, right.norm) == (Vector(a).norm, Vector(b).norm)
-    assert found == dot(Vector(a), Vector(b)) / (left.norm * right.norm)
+    flat = [torch.cat([t.double().flatten() for t in v]) for v in (a, b)]
+    assert float(left.norm) == pytest.approx(float(flat[0].norm()), rel=1e-5)
+    rounding = 1e-5 * float(left.norm * right.norm)
+    assert float(dot(left, right)) == pytest.approx(float(flat[0].dot(flat[1])), abs=rounding)
+    assert cosine(left, right) == dot(left, right) / (left.norm * right.norm)
+    fresh = Vector(a), Vector(b)  # whose norms are found on the way, with the same bits
+    assert cosine(*fresh) == cosine(left, right)
+    assert [v.norm for v in fresh] == [left.norm, right.norm]
 
 
 def test_cosine_of_vectors_without_entries_is_not_a_number() -> None:
@@ -207,3 +214,21 @@ def test_a_product_of_infinities_is_not_a_number_and_no_error() -> None:
     a = torch.ones(size)
     a[0], a[-1] = math.inf, -math.inf
     assert math.isnan(cosine(Vector([a]), Vector([torch.ones(size)])))
+
+
+FIRST, LAST = torch.contiguous_format, torch.channels_last
+
+
+@pytest.mark.parametrize("layouts", [(LAST, LAST), (LAST, FIRST), (FIRST, LAST)], ids=str)
+def test_tensors_that_are_joined_for_a_gpu_pair_the_same_elements(
+    layouts: tuple[torch.memory_format, torch.memory_format],
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((4, 3, 5, 5), (2, 7, 1, 1), (1, 6, 3, 2))
+    left, right = (
+        [torch.randn(s, generator=generator).double().contiguous(memory_format=f) for s in shapes]
+        for f in layouts
+    )
+    pairs = [*zip(left, right, strict=True)]
+    found = sum(float(torch.dot(s, t)) for s, t in joined_in_groups(pairs))
+    assert found == pytest.approx(sum(float((s * t).sum()) for s, t in pairs), rel=1e-12)

@@ -20,7 +20,13 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
 from sampa.method import ParameterInfo
-from sampa.torch_private import BatchNormLayer, InstanceNormLayer, buffers_in, write_count
+from sampa.torch_private import (
+    BatchNormLayer,
+    InstanceNormLayer,
+    buffers_in,
+    children_in,
+    write_count,
+)
 from sampa.vectors.vector import Vector, Weights, copy_
 
 NORMALIZATIONS = (BatchNormLayer, InstanceNormLayer, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -44,8 +50,7 @@ class Buffer(NamedTuple):
 
         torch's own batch norm writes to its buffers without telling.
         """
-        is_other = getattr(*self.place, None) is not self.tensor
-        return is_other or _version(self.tensor) != self.version
+        return now_at(self.place) is not self.tensor or _version(self.tensor) != self.version
 
     def has_other_values(self) -> bool:
         """The same by looking, for which the host waits."""
@@ -81,7 +86,8 @@ class Layers:
     def describe(self, weights: list[Tensor]) -> tuple[ParameterInfo, ...] | None:
         """What is known of each parameter; None if one belongs to no layer given or seen."""
         known: dict[Tensor, ParameterInfo] = {}
-        for prefix, module in self._named_modules():
+        unnamed = (("", module) for module in self._seen)
+        for prefix, module in unnamed if self.model is None else self.model.named_modules():
             for name, p in module.named_parameters(recurse=False):
                 path = f"{prefix}.{name}" if prefix else name
                 known.setdefault(p, ParameterInfo(path, is_normalization_layer(module)))
@@ -95,14 +101,8 @@ class Layers:
         """All buffers as they are now, to be put back later."""
         return copied(buffers_of(self._modules()), self._steady)
 
-    def _named_modules(self) -> Iterator[tuple[str, nn.Module]]:
-        if self.model is not None:
-            yield from self.model.named_modules()
-        else:
-            yield from (("", module) for module in self._seen)
-
     def _modules(self) -> list[nn.Module]:
-        return [module for _, module in self._named_modules()]
+        return [*self._seen] if self.model is None else all_layers(self.model)
 
     # ---- passes ------------------------------------------------------------------------------
 
@@ -157,7 +157,8 @@ class Layers:
                         _refuse_created(kept)
                 if counts and puts_back:
                     places = [b.place for b in kept.buffers if b.values is not None]
-                    self._counted = copied((place, getattr(*place)) for place in places)
+                    now = ((place, now_at(place)) for place in places)
+                    self._counted = copied((place, b) for place, b in now if b is not None)
             finally:
                 self._running = None
                 kept.put_back()
@@ -246,7 +247,7 @@ class Kept:
 
     def watch(self, places: Iterable[Place]) -> None:
         """Keep of these buffers what tells whether the pass writes to them."""
-        found = ((place, buffers_in(place[0]).get(place[1])) for place in places)
+        found = ((place, now_at(place)) for place in places)
         self.buffers += [Buffer(place, b, _version(b), None) for place, b in found if b is not None]
 
     def put_back(self) -> None:
@@ -281,12 +282,33 @@ def _refuse_created(kept: Kept) -> None:
         )
 
 
-def buffers_of(layers: Iterable[nn.Module]) -> Iterator[tuple[Place, Tensor]]:
+def all_layers(model: nn.Module) -> list[nn.Module]:
+    """What `model.modules()` gives, in the same order."""
+    found: dict[nn.Module, None] = {}
+    waiting = [model]
+    while waiting:
+        layer = waiting.pop()
+        if layer not in found:
+            found[layer] = None
+            waiting += [m for m in reversed(children_in(layer).values()) if m is not None]
+    return [*found]
+
+
+def buffers_of(layers: Iterable[nn.Module]) -> list[tuple[Place, Tensor]]:
     """All buffers of these layers that have a value."""
-    for layer in layers:
-        for name, buffer in buffers_in(layer).items():
-            if buffer is not None and not is_lazy(buffer):
-                yield (layer, name), buffer
+    return [
+        ((layer, name), buffer)
+        for layer in layers
+        for name, buffer in buffers_in(layer).items()
+        if buffer is not None and not is_lazy(buffer)
+    ]
+
+
+def now_at(place: Place) -> Tensor | None:
+    """The buffer at a place; None if it was removed."""
+    layer, name = place
+    found = buffers_in(layer)
+    return found[name] if name in found else None  # noqa: SIM401 - of scripted layers it has no get
 
 
 def copied(buffers: Iterable[tuple[Place, Tensor]], steady: Container[Place] = ()) -> list[Buffer]:
@@ -304,7 +326,7 @@ def _version(t: Tensor) -> int:
 def put_back(buffers: Sequence[Buffer]) -> None:
     """Give buffers the tensors and values that were saved."""
     for buffer in buffers:
-        if getattr(*buffer.place, None) is not buffer.tensor:
+        if now_at(buffer.place) is not buffer.tensor:
             setattr(*buffer.place, buffer.tensor)
     with torch.no_grad():
         copy_([b.tensor for b in buffers], [b.values for b in buffers])

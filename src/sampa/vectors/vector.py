@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from sampa.torch_private import storage_address
 from sampa.vectors.reductions import (
     LOW_PRECISION,
     global_norms,
@@ -47,11 +48,12 @@ def as_number(value: Number) -> Number:
 class Vector:
     """One tensor (or None) per parameter, with its global L2 norm."""
 
-    __slots__ = ("_norm", "tensors")
+    __slots__ = ("_cosine", "_norm", "tensors")
 
     def __init__(self, tensors: Iterable[Tensor | None]) -> None:
         self.tensors = tuple(tensors)
         self._norm: Tensor | None = None
+        self._cosine: tuple[Tensor, Tensor] | None = None  # the other's norm, by which it is known
 
     def __iter__(self) -> Iterator[Tensor | None]:
         return iter(self.tensors)
@@ -99,8 +101,11 @@ class Vector:
 
     def shares_memory_with(self, others: Iterable[Vector]) -> bool:
         """Whether an entry uses the same memory as an entry of the others."""
-        own = {t.untyped_storage().data_ptr() for t in self.present if t.numel()}
-        return any(t.untyped_storage().data_ptr() in own for v in others for t in v.present)
+        own, theirs = (
+            {storage_address(t.untyped_storage()) for v in vectors for t in v.present}
+            for vectors in ([self], others)
+        )
+        return not own.isdisjoint(theirs)
 
 
 def compute_norms(vectors: Iterable[Vector]) -> None:
@@ -166,13 +171,17 @@ def dot(a: Vector, b: Vector) -> Tensor:
 
 
 def cosine(a: Vector, b: Vector) -> Tensor:
-    """⟨a, b⟩ / (‖a‖ ‖b‖), or NaN where one of them is zero."""
+    """⟨a, b⟩ / (‖a‖ ‖b‖), or NaN where one of them is zero; computed once for the same two."""
+    if a._cosine is not None and a._cosine[0] is b._norm:
+        return a._cosine[1]
     if a._norm is b._norm is None and a.pattern == b.pattern:
         (a._norm, b._norm), along = norms_and_product(a.present, b.present)
     else:
         along = dot(a, b)
     product = a.norm * b.norm
-    return torch.where(product > 0, along / product, math.nan)
+    found = torch.where(product > 0, along / product, math.nan)
+    a._cosine = b.norm, found
+    return found
 
 
 def scale(v: Vector, factor: Number) -> Vector:
@@ -246,6 +255,8 @@ def mix(a: Vector, b: Vector, lam: float, *, into_a: bool = False) -> Vector:
     """
     if lam in (0, 1):  # an entry that is absent stays absent
         return b if lam else a
+    if into_a:
+        a._norm = a._cosine = None
     return _joined(
         a,
         b,

@@ -8,31 +8,40 @@ comparisons are made after the backward pass has been queued, and before the upd
 
 from __future__ import annotations
 
+import atexit
 import marshal
+import os
+import threading
 import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from enum import Enum
 from functools import cache, partial
-from typing import Any, NoReturn
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sampa.batches import NAMED, PLAIN, walk
+from sampa.batches import NAMED, PLAIN
 from sampa.execution.executor import Doubt, stacklevel_of_caller
+from sampa.execution.parallel.disagreement import (
+    BEGAN,
+    CHANGED,
+    ranks_where,
+    refuse_marks,
+    refuse_replicas,
+)
 from sampa.execution.parallel.groups import Groups
 from sampa.torch_private import parts_of_sparse
 from sampa.vectors.random import LARGEST_PIECE, scramble_
 from sampa.vectors.vector import Weights, is_sharded, local
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-CHANGED = -1.0  # no batch's mark is negative; below it, one less for each parameter: see UnusedMark
-BEGAN = 2.0**54  # no batch's mark is as large; see BufferMark
 _MARSHAL = 2  # the last version of the format that does not depend on references and interning
 SMALL_BATCH = 1 << 17  # bytes that are hashed in less time than it takes to wake a thread
 
@@ -115,68 +124,17 @@ class Agreement:
         wrong = (marks != marks[:1]) | (marks < 0)
         if self._groups.data_ranks > 1:
             wrong = wrong | ((marks.amax() >= BEGAN) & (marks != marks[0, 0]))
-        return Doubt(wrong.any(), partial(self._refuse_marks, marks, self._groups.step))
-
-    def _refuse_marks(self, marks: Tensor, step: int) -> NoReturn:
-        unused = marks < CHANGED
-        if unused.any():
-            name = list(self._names.values())[int(CHANGED - marks.min()) - 1]
-            raise RuntimeError(
-                f"step {step}: no gradient arrived for {name!r} on rank(s) {_ranks_where(unused)}; "
-                "if it does not take part in every pass, use "
-                "sampa.distribute(model, find_unused_parameters=True); if it was replaced in the "
-                "model, give the optimizer the new one"
-            )
-        if (marks == CHANGED).any():
-            ranks = _ranks_where(marks == CHANGED)
-            raise RuntimeError(
-                f"step {step}: other parameters are trained now, or other buffers registered, on "
-                f"rank(s) {ranks} only; freeze, unfreeze and add parameters (requires_grad, "
-                "add_param_group), and register buffers, on every rank before the same step"
-            )
-        if (marks >= BEGAN).any():
-            first = marks.max()
-            name = self._buffer_names()[int(first / BEGAN) >> 32]
-            raise RuntimeError(
-                f"step {step}: buffer {name!r} began to change on rank(s) "
-                f"{_ranks_where(marks == first)} only; a buffer that the first training pass left "
-                "alone may be written later if all ranks begin with it in the same pass: let the "
-                f"layer write to it in every training pass (`self.{name.split('.')[-1]}.mul_(1)` "
-                "is enough)"
-            )
-        raise RuntimeError(
-            f"step {step}: the branches got different batches: those of rank(s) "
-            f"{_ranks_where(marks != marks[:1])} are not what branch 0 has; branches must see the "
-            "same batches in the same order; write DataLoader(dataset, "
-            "sampler=executor.sampler(dataset)) and seed random augmentation alike"
-        )
+        told = marks, self._groups.step, self._names, self._buffer_names
+        return Doubt(wrong.any(), partial(refuse_marks, *told))
 
     def _require_same(self, found: Tensor, named: Mapping[str, Tensor]) -> None:
         for i, (name, t) in enumerate(named.items()):
             # Of a sharded one, data ranks have different parts.
             first = found[:1, :, i] if is_sharded(t) else found[:1, :1, i]
-            differing = _ranks_where(found[..., i] != first)
+            differing = ranks_where(found[..., i] != first)
             if differing:
-                rule = (
-                    "weights must change in optimizer.step only, or by the same operation on every "
-                    "rank (load checkpoints on all of them)"
-                )
-                if name not in self._names.values():
-                    rule = (
-                        "a buffer that training passes leave alone must stay as it is, unless the "
-                        "same is written on every rank; and a layer that begins to write later "
-                        "must do so with torch's in-place operations or by assignment, not with "
-                        "what does not raise a tensor's version (F.batch_norm, .data)"
-                    )
-                raise RuntimeError(
-                    f"step {self._groups.step}: the replicas differ: {name!r} on rank(s) "
-                    f"{differing} is not what rank 0 has; {rule}"
-                )
-
-
-def _ranks_where(flags: Tensor) -> list[int]:
-    """The ranks of a mesh branch × data that have a flag."""
-    return flags.flatten().nonzero().flatten().tolist()
+                is_parameter = name in self._names.values()
+                refuse_replicas(name, differing, self._groups.step, is_parameter=is_parameter)
 
 
 class BatchMark:
@@ -184,12 +142,15 @@ class BatchMark:
 
     Data on the CPU is hashed in a thread while the device works, if there is much of it, so that
     nothing waits; data on a device is hashed there. The same in all processes.
+
+    Args:
+        leaves: What `walk` finds in the batch.
     """
 
-    def __init__(self, batch: Any = None) -> None:
+    def __init__(self, leaves: Iterable[Any] = ()) -> None:
         on_cpu: list[Chunk] = []
         on_device: list[Tensor] = []
-        for leaf in walk(batch):
+        for leaf in leaves:
             for chunk in _chunks(leaf):
                 if isinstance(chunk, Tensor) and not chunk.is_cpu:
                     on_device.append(chunk)
@@ -197,7 +158,7 @@ class BatchMark:
                     on_cpu.append(chunk)
         self._checksum: Future[int] = Future()
         if sum(len(c) if isinstance(c, bytes) else c.nbytes for c in on_cpu) > SMALL_BATCH:
-            self._checksum = _worker().submit(_checksum, on_cpu)
+            _hash_queue().put((self._checksum, on_cpu))
         else:
             self._checksum.set_result(_checksum(on_cpu))
         self._sums = [_sum_of_hashes(t) * (2 * i + 1) for i, t in enumerate(on_device)]
@@ -321,9 +282,36 @@ def _warn_of(kind: type) -> None:
     )
 
 
+Hashing = tuple[Future[int], Sequence[Chunk]]
+
+
 @cache
-def _worker() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "sampa-marks")
+def _hash_queue() -> SimpleQueue[Hashing | None]:
+    """What a thread of this process hashes; handed over in less time than an executor takes."""
+    queue: SimpleQueue[Hashing | None] = SimpleQueue()
+    thread = threading.Thread(target=_hash_all, args=(queue,), name="sampa-marks", daemon=True)
+
+    def end() -> None:
+        queue.put(None)
+        thread.join()
+
+    thread.start()
+    atexit.register(end)  # a thread that is inside of torch when Python ends aborts the process
+    return queue
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_hash_queue.cache_clear)  # its thread is the parent's
+
+
+def _hash_all(queue: SimpleQueue[Hashing | None]) -> None:
+    while job := queue.get():
+        found, chunks = job
+        try:
+            found.set_result(_checksum(chunks))
+        except BaseException as error:  # for the one who waits
+            found.set_exception(error)
+        del job, found, chunks  # the batch is not kept until the next one
 
 
 def _fingerprint(t: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ from sampa.execution.parallel.sharded import (
 from sampa.execution.profiling import EXCHANGE
 from sampa.method import INCOMING, Probe, Round
 from sampa.vectors.reductions import over_shards
-from sampa.vectors.vector import Weights, compute_norms, is_sharded
+from sampa.vectors.vector import Weights, compute_norms, cosine, is_sharded
 
 
 @dataclasses.dataclass
@@ -86,7 +86,7 @@ class Parallel:
         self._is_suspected_idle = False
         self._doubts: list[Doubt] = []
         self._handed_over: list[Doubt] = []
-        self._mark = BatchMark(None)
+        self._mark = BatchMark()
         self._statistics = SharedStatistics(model, self._groups)
         self._agreement = Agreement(
             self._groups, self._trained.names, self._statistics.names, check_every
@@ -127,7 +127,7 @@ class Parallel:
             if self._has_news and self.is_sharded:
                 refuse_changed_training()
         if first == 0 and self._groups.branches > 1:  # once a step
-            self._mark = BatchMark(evaluator.batches[INCOMING].batch)
+            self._mark = BatchMark(evaluator.batches[INCOMING].leaves)
         starts = range(0, len(probes), self._groups.branches)
         waves = [probes[start : start + self._groups.branches] for start in starts]
         answers: list[Answer] = []
@@ -316,8 +316,11 @@ class Parallel:
 
 def _are_equal(answers: list[Answer]) -> Tensor:
     """Whether all gradients have the same norm, and a good one: a flag on the device."""
-    compute_norms(answer.gradient for answer in answers)
-    norms = torch.stack([answer.gradient.norm for answer in answers])
+    gradients = [answer.gradient for answer in answers]
+    if len(gradients) == 2:
+        cosine(*gradients)  # which the step's record has: their norms are found on the way
+    compute_norms(gradients)
+    norms = torch.stack([g.norm for g in gradients])
     return (norms.amin() == norms.amax()) & (norms[0] > 0) & norms[0].isfinite()
 
 

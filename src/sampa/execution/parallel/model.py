@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor, nn
 
-from sampa.execution.layers import Layers, Place, batch_norms, buffers_of
+from sampa.execution.layers import Layers, Place, all_layers, batch_norms, buffers_of, now_at
 from sampa.execution.parallel.agreement import BufferMark
 from sampa.execution.parallel.groups import Groups, everyone
 from sampa.method import Round
@@ -62,7 +62,7 @@ class SharedStatistics:
 
     def has_other_buffers(self) -> bool:
         """Whether the model has other buffers now than when it was looked at."""
-        return [place for place, _ in buffers_of(self._model.modules())] != [*self._named]
+        return [place for place, _ in buffers_of(all_layers(self._model))] != [*self._named]
 
     def _follow(self, changing: Iterable[Place]) -> None:
         """Take these of the others for those that change."""
@@ -132,12 +132,13 @@ class SharedStatistics:
     def steady(self) -> dict[str, Tensor]:
         """The buffers that passes leave alone, which are the same on all ranks."""
         changing = {*self._unread, *(self._others if self._read is None else self._read)}
-        return {n: getattr(*place) for place, n in self._named.items() if place not in changing}
+        found = {n: now_at(place) for place, n in self._named.items() if place not in changing}
+        return {n: b for n, b in found.items() if b is not None}
 
     def _broadcast(self, places: list[Place]) -> None:
         assert self._owner is not None
-        found = (getattr(*place, None) for place in places)  # some may have been removed since
-        self._groups.broadcast([b for b in found if isinstance(b, Tensor)], self._owner)
+        found = map(now_at, places)  # some may have been removed since
+        self._groups.broadcast([b for b in found if b is not None], self._owner)
 
     def _counting(self, wave: Round) -> list[int]:
         if not self._unread and not (self._others if self._read is None else self._read):
