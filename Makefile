@@ -140,7 +140,7 @@ smoke: $(SMALL)  ## import the package and list its methods, in seconds
 demo: $(SMALL)  ## compare SGD, SAM and SAMPa on two processes, in a minute or two
 	$(BIN)/python -m sampa demo
 
-bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hour on a quiet machine
+bench: $(STAMP)  ## measure again the times of docs/performance.md, in half an hour on a quiet machine
 	mkdir -p $(BENCHED)
 	$(BENCH) --model resnet20 --batch-size 128 --rounds 16 --json $(BENCHED)/resnet20-batch128.json
 	$(BENCH) --model resnet20 --batch-size 8 --rounds 120 --json $(BENCHED)/resnet20-batch8.json \
@@ -148,7 +148,7 @@ bench: $(STAMP)  ## measure again what docs/performance.md shows, in half an hou
 	$(BENCH) --model resnet56 --batch-size 8 --rounds 30 --json $(BENCHED)/resnet56-batch8.json \
 	  --own-cost
 	cp $(BENCHED)/* results/bench/
-	$(BIN)/python tools/performance_tables.py
+	$(BIN)/python -m tools.performance_tables
 	$(BIN)/python -m sampa.lab.reproduce.readme
 
 readme: $(STAMP)  ## write the README's numbers and picture from what is in results/

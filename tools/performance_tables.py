@@ -1,8 +1,9 @@
 """Write the tables of docs/performance.md and docs/scaling.md from the records in results/bench.
 
-    python tools/performance_tables.py
+    python -m tools.performance_tables
 
-`make bench` makes the records and calls this.
+`make bench` makes the records of times and calls this; `python tools/step_times.py` makes those of
+an earlier commit, `sampa bench --count` the counts, and `python tools/slow_link.py` the links.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from sampa.lab.bench.tables import (
     ratio_label,
 )
 from sampa.lab.conditions import Conditions
+from sampa.lab.results.summary import Quartiles
 from sampa.lab.results.table import Table, as_markdown, median, number_cell, row
+from tools.step_times import Compared
 
 ROOT = Path(__file__).parents[1]
 PAGE, SCALING_PAGE = (ROOT / "docs" / name for name in ("performance.md", "scaling.md"))
 RECORDS = ROOT / "results" / "bench"
 LINKS = RECORDS / "links" / "resnet56-batch8.json"
 COUNTS, BEFORE = (RECORDS / "counts" / name for name in ("resnet56.json", "before.json"))
+STEPS = RECORDS / "steps"
 GIGABITS = (10, 100)
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 SHOWN = ("sam/sampa", "sampa/sgd", "sampa/limit", "ddp_sam/sampa", "pytorch_optimizer_sam/sam")
@@ -46,6 +50,7 @@ def as_page_part() -> str:
         goal_table({str(result.workload): result for result in results}),
         device_table("resnet56", counted.steps),
         comparison_table(before["found"], counted),
+        steps_table(),
     ]
     notes = "\n".join(f"- {result.rounds} rounds: {measured_on(result)}." for result in results)
     notes += f"\n- Counts now: commit {counted.conditions.values['commit']}."
@@ -103,6 +108,28 @@ def memory_table(results: Sequence[BenchResult]) -> Table:
     )
     columns = ("", *MEMORY.values(), "SAMPa / SAM", "bytes sent per rank and step")
     return Table("Peak memory of a process in MB (resident), and bytes sent", columns, rows)
+
+
+def steps_table() -> Table:
+    """Step times of now and of an earlier commit, from the records of tools/step_times.py."""
+    records = [json.loads(file.read_text()) for file in sorted(STEPS.glob("*.json"))]
+    rows = tuple(
+        row(
+            *(one.method, one.processes, record["batch"]),
+            *(number_cell(ms, ".0f") for ms in (one.now, one.before)),
+            *(record["against"], median(Quartiles(one.ratio, one.low, one.high), 3)),
+            f"{min(one.starts):.3f} to {max(one.starts):.3f}",
+        )
+        for record in records
+        for one in (Compared(**values) for values in record["compared"])
+    )
+    columns = ("", "processes", "batch", "ms", "before", "at", "ratio (quartiles)", "by start")
+    places = "; ".join(
+        f"batch {record['batch']} at commit {record['conditions']['commit']}, "
+        f"{record['starts']} starts of {record['turns']} turns"
+        for record in records
+    )
+    return Table(f"Steps of ResNet-20 and those of an earlier commit ({places})", columns, rows)
 
 
 def goal_table(results: dict[str, BenchResult]) -> Table:

@@ -1,11 +1,13 @@
 """Step times of this commit against those of an earlier one, in turns.
 
-    python tools/step_times.py --turns 40 --json results/bench/steps/against-2ee04d5.json
+    python tools/step_times.py --starts 6 --turns 16 --json results/bench/steps/against-2ee04d5.json
 
 SAM and SAMPa in one process and in two, ResNet-20 with batches of 8, one thread and one core for a
 process. Both commits have processes that wait for their turn (A, B, B, A, ...), so that what else
-the machine does falls on both; the result is the median of the paired ratios. Needs git, and a
-commit whose `sampa.distribute`, `sampa.SAM` and `sampa.SAMPa` are called as today's.
+the machine does falls on both; the result is the median of the paired ratios. The processes are
+started several times: where the system puts a process's memory makes it a few percent faster or
+slower than another of the same source, for as long as it lives. Needs git, and a commit whose
+`sampa.distribute`, `sampa.SAM` and `sampa.SAMPa` are called as today's.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class Compared:
         ratio: Now over before: the median of the turns' ratios, ...
         low: ... their first quartile ...
         high: ... and their third.
+        starts: The median of the ratios of each start of the processes.
     """
 
     method: str
@@ -56,11 +59,14 @@ class Compared:
     ratio: float
     low: float
     high: float
+    starts: list[float]
 
     def __str__(self) -> str:
+        starts = ", ".join(f"{ratio:.3f}" for ratio in self.starts)
         return (
             f"{self.method}, {self.processes} process(es): {self.now:.1f} ms, before "
-            f"{self.before:.1f} ms; ratio {self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
+            f"{self.before:.1f} ms; ratio {self.ratio:.3f} ({self.low:.3f} to {self.high:.3f}); "
+            f"by starts: {starts}"
         )
 
 
@@ -112,6 +118,7 @@ def make_steps(method: str, batch_size: int) -> None:
         return F.cross_entropy(executor.model(batch[0]), batch[1])
 
     for line in sys.stdin:
+        optimizer.step(loss_fn, batch)  # not timed: the other side has used the caches
         start = time.perf_counter()
         for _ in range(int(line)):
             optimizer.step(loss_fn, batch)
@@ -174,6 +181,20 @@ def compare(
     """This commit's source, then that of the other."""
     from sampa.lab.results.summary import quartiles
 
+    starts = [turns_of(sources, method, processes, options) for _ in range(options.starts)]
+    times = [turn for turns in starts for turn in turns]
+    ratio, *each = (quartiles([now / before for now, before in ts]) for ts in (times, *starts))
+    now, before = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
+    return Compared(
+        *(method, processes, now, before, ratio.median, ratio.low, ratio.high),
+        starts=[start.median for start in each],
+    )
+
+
+def turns_of(
+    sources: Sequence[Path], method: str, processes: int, options: argparse.Namespace
+) -> list[list[float]]:
+    """Seconds of a step of each source, turn by turn, by processes that are started for it."""
     times: list[list[float]] = []
     with ExitStack() as stack:
         sides = [
@@ -184,9 +205,7 @@ def compare(
             order = sides if turn % 2 else sides[::-1]
             found = {side: side.seconds(options.steps) for side in order}
             times.append([found[side] for side in sides])
-    ratio = quartiles([now / before for now, before in times])
-    now, before = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
-    return Compared(method, processes, now, before, ratio.median, ratio.low, ratio.high)
+    return times
 
 
 @contextmanager
@@ -204,8 +223,9 @@ def main() -> None:
     about, *_ = (__doc__ or "").split("\n\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--against", default="2ee04d5", help="an earlier commit")
-    parser.add_argument("--turns", type=int, default=60)
-    parser.add_argument("--steps", type=int, default=4, help="of each turn")
+    parser.add_argument("--starts", type=int, default=8, help="of the processes")
+    parser.add_argument("--turns", type=int, default=24, help="of each start")
+    parser.add_argument("--steps", type=int, default=2, help="of each turn")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--json", type=Path, help="write the result here")
     parser.add_argument("--make-steps", help=argparse.SUPPRESS)
@@ -221,7 +241,9 @@ def main() -> None:
             found.append(compare((HERE / "src", before), method, processes, options))
             print(found[-1], flush=True)
     if options.json:
-        about = {"against": options.against, "turns": options.turns, "batch": options.batch}
+        about = {
+            key: getattr(options, key) for key in ("against", "starts", "turns", "steps", "batch")
+        }
         compared = [asdict(one) for one in found]
         values = {**about, "compared": compared, "conditions": Conditions.now().values}
         options.json.write_text(json.dumps(values, indent=2) + "\n")

@@ -35,6 +35,7 @@ def test_the_file_says_what_was_promised(files: tuple[Path, Path]) -> None:
     assert set(result["milliseconds"]) == set(contenders())
     assert {"sgd", "sam", "sampa", "ddp_sam"} == set(result["peak_memory"])
     assert min(result["peak_memory"].values()) > 50e6
+    assert result["conditions"]["machine"]["device"] == "cpu"
     assert {"commit", "versions", "machine", "problem", "threads"} <= set(result["conditions"])
 
 

@@ -11,15 +11,19 @@ import pytest
 import torch
 
 from sampa.execution.parallel.agreement import BatchMark
+from sampa.lab.bench import counted
 from sampa.lab.bench.counted import (
     COMPARED,
     IMAGE,
     Counted,
+    batch_seconds,
     comparison_table,
-    mark_seconds,
 )
+from sampa.lab.bench.counting import count_reduction, count_step
+from sampa.lab.bench.workloads import Bench, Workload
 from sampa.lab.commands.arguments import BenchArguments
 from sampa.lab.commands.bench import main
+from sampa.vectors.reductions import global_norms, inner_product
 from tools.performance_tables import BEFORE, COUNTS
 
 
@@ -29,11 +33,31 @@ def record() -> Counted:
 
 
 @pytest.mark.slow
-def test_the_command_writes_what_the_page_is_made_of(tmp_path: Path, record: Counted) -> None:
+def test_the_command_writes_what_the_page_is_made_of(
+    tmp_path: Path, record: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted, "STARTS", 1)
     file = tmp_path / "counts.json"
-    assert main(BenchArguments(model="resnet56", count=True, json=file)) == 0
+    assert main(BenchArguments(model="mlp", count=True, json=file)) == 0
     found = Counted.from_json(json.loads(file.read_text()))
-    assert (found.steps, found.norm, found.product) == (record.steps, record.norm, record.product)
+    assert [(s.method, s.base, s.checks, s.waits, s.strided) for s in found.steps] == [
+        (s.method, s.base, s.checks, s.waits, s.strided) for s in record.steps
+    ]
+    assert found.receive.keys() == found.mark.keys() == record.mark.keys()
+
+
+@pytest.mark.slow
+def test_the_record_is_what_a_step_costs_now(record: Counted) -> None:
+    bench = Bench(Workload(record.model, 8), torch.device("cpu"), 0, 1)
+    shapes = [tuple(p.shape) for p in bench.model().parameters()]
+    for method in ("sam", "sampa"):
+        assert count_step(method, shapes) == record.step(method, "sgd")
+    assert count_step("sampa", shapes, "adamw", checks="late") == record.step(
+        "sampa", "adamw", "late"
+    )
+    norm = count_reduction(lambda ts: global_norms([ts])[0], shapes).launches
+    product = count_reduction(lambda ts: inner_product([*zip(ts, ts, strict=True)]), shapes)
+    assert (norm, product.launches) == (record.norm, record.product)
 
 
 def test_a_record_reads_back_as_it_was_written(record: Counted) -> None:
@@ -42,9 +66,10 @@ def test_a_record_reads_back_as_it_was_written(record: Counted) -> None:
 
 def test_every_row_has_what_was_found(record: Counted) -> None:
     before = json.loads(BEFORE.read_text())["found"]
-    shown = comparison_table(before, replace(record, mark={"64": 0.5, "256": 0.25}))
+    times = {"mark": {"64": 0.5, "256": 0.25}, "receive": {"64": 0.1, "256": 0.2}}
+    shown = comparison_table(before, replace(record, **times))
     assert [r[0].text for r in shown.rows] == list(COMPARED.values())
-    assert "0.50 / 0.25" in [r[2].text for r in shown.rows]
+    assert {"0.50 / 0.25", "0.10 / 0.20"} <= {r[2].text for r in shown.rows}
     assert before.keys() <= COMPARED.keys()
 
 
@@ -52,6 +77,6 @@ def test_a_batch_is_marked_in_less_time_than_its_bytes_take() -> None:
     """38 MB take a processor tens of milliseconds: they are hashed in another thread."""
     batch = torch.zeros(64, *IMAGE)
     start = time.perf_counter()
-    BatchMark(batch).value(batch)
+    BatchMark([batch]).value(batch)
     whole = time.perf_counter() - start
-    assert mark_seconds(64, turns=3) < whole / 3
+    assert sum(batch_seconds(64, turns=3)) < whole / 3

@@ -20,6 +20,6 @@ def test_the_loop_by_hand_goes_where_sampa_goes() -> None:
 
 
 def test_host_times_are_measured() -> None:
-    found = host_time(turns=1)
+    found = host_time(turns=15)  # medians: a busy machine holds up single ones
     assert found.sampa > 0
     assert found.by_hand > 0
