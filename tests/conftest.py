@@ -15,7 +15,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # `make test` draws few examples, `make test-slow` (--hypothesis-profile slow) more of them.
 # No deadline: a busy machine is slow, and that is no fault of the code.
 settings.register_profile("quick", max_examples=25, deadline=None)
-settings.register_profile("slow", max_examples=100, deadline=None)
+settings.register_profile("slow", max_examples=50, deadline=None)
 settings.load_profile("quick")
 
 # A shell lets its background jobs ignore Ctrl-C, and processes that tests start would do the same.

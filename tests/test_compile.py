@@ -248,6 +248,7 @@ def test_nothing_is_copied_without_a_gpu() -> None:
     assert outliving(gradient) is gradient
 
 
+@pytest.mark.slow
 def test_each_pass_is_a_step_for_cuda_graphs_once_they_are_in_use() -> None:
     """In a process of its own: what loads them here would make other tests copy."""
     code = """

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import io
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -31,6 +27,7 @@ from tests.problems import (
     tiny_mlp,
     vector_batches,
 )
+from tests.ranks import run_ranks
 
 BATCHES = vector_batches(6)
 IMAGES = list(image_batches(6, size=4))
@@ -115,23 +112,17 @@ def test_the_scalers_scale_is_part_of_the_state() -> None:
     assert other.options.scaler.get_scale() == 32.0
 
 
-SETTINGS = """
-import torch, sampa
-for name, make in sampa.METHODS.items():
-    base = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1, momentum=0.9)
-    print(name, make(base).state_dict()["sampa"]["settings"])
-"""
+def all_settings() -> dict[str, Any]:
+    layer = nn.Linear(2, 2)
+    return {
+        n: make(sgd(layer)).state_dict()["sampa"]["settings"] for n, make in sampa.METHODS.items()
+    }
 
 
+@pytest.mark.dist
 def test_settings_are_the_same_in_another_process() -> None:
     """No addresses, no hashes: or resuming would refuse every state."""
-    here = io.StringIO()
-    with redirect_stdout(here):
-        exec(SETTINGS, {})
-    there = subprocess.run(
-        [sys.executable, "-c", SETTINGS], capture_output=True, text=True, check=True
-    )
-    assert here.getvalue() == there.stdout
+    assert run_ranks(1, all_settings) == [all_settings()]
 
 
 class Warmup:

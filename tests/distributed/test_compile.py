@@ -1,8 +1,8 @@
 """A compiled model under the parallel executor gives the bits of the compiled model in one process.
 
 DDP lets the compiler cut the graph at bucket boundaries, so that exchanges overlap with backward
-(torch._dynamo.config.optimize_ddp). Here `wide_net` is cut into three, and no bit changes: the
-switch is left on.
+(torch._dynamo.config.optimize_ddp). Here `wide_net` is cut, and no bit changes: the switch
+is left on.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def in_place(net: nn.Module, backend: str) -> nn.Module:
 def wide_net() -> nn.Module:
     """Large enough that DDP cuts it: its first bucket holds 1 MB."""
     torch.manual_seed(0)
-    layers = [nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 512), nn.LayerNorm(512), nn.GELU()]
-    return Flat(nn.Sequential(*layers, nn.Linear(512, 512), nn.Linear(512, 10)))
+    layers = [nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 512), nn.LayerNorm(512)]
+    return Flat(nn.Sequential(*layers, nn.Linear(512, 10)))
 
 
 class Flat(nn.Module):

@@ -17,7 +17,10 @@ from sampa.integrations.accelerate import SharpnessAwareAccelerator
 from tests.integrations import test_lightning, test_transformers
 from tests.integrations.digits import images, small_net
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = [
+    pytest.param("cpu", marks=pytest.mark.slow),
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in test_lightning.ITS_WARNINGS]
 _alone = test_lightning._alone  # a fixture: Lightning joins a process group of one
 

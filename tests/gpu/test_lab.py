@@ -19,7 +19,7 @@ from sampa.lab.devices import find_device, in_suited_layout
 from sampa.lab.training.loading import Loader
 from sampa.lab.training.loop import train
 from sampa.lab.training.session import Settings
-from tests.gpu.devices import ONE_DEVICE, TWO_DEVICES, deterministic
+from tests.gpu.devices import ONE_DEVICE, deterministic
 from tests.lab.training.runs import BATCHES, outcome, tiny_run
 
 SLEEP = 0.05
@@ -72,7 +72,8 @@ def test_a_meter_has_seen_the_largest_tensor(device: str) -> None:
 
 @pytest.mark.dist
 @pytest.mark.slow
-@pytest.mark.parametrize("device", TWO_DEVICES)
+@pytest.mark.gpu(2)
+@pytest.mark.parametrize("device", ["cuda"])  # on the CPU: tests/lab/bench/test_command.py
 def test_bench_measures_times_and_memory_on_the_device(device: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     workload = ["--model", "mlp", "--batch-size", "4", "--rounds", "2", "--memory"]

@@ -22,7 +22,11 @@ from sampa.lab.reproduce.theory import ConvexProblem
 from tests.problems import watched
 
 STEPS = 25
-bounded = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+bounded = settings(  # each example is two dozen steps
+    derandomize=True,
+    max_examples=settings().max_examples // 2,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 @dataclass(frozen=True)

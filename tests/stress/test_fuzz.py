@@ -13,6 +13,7 @@ import pytest
 from sampa.lab.files import read_file
 from sampa.lab.training import checkpoint
 from tests.lab.oddities import KINDS, odd_file
+from tests.marks import rest_is_slow
 from tests.ranks import run_ranks
 from tools.stress.fuzz import fuzz, trial
 from tools.stress.mutations import Payload
@@ -30,6 +31,7 @@ def test_no_damaged_file_is_read_run_or_a_riddle() -> None:
     assert summary["run_or_written_elsewhere"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_what_stands_in_place_of_a_file_is_refused_at_once() -> None:
     """In a process of its own: one that hangs must not take the others along."""
@@ -56,7 +58,7 @@ def odd_outcomes() -> dict[str, str]:
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("make", [checkpoints, sharded_checkpoints])
+@pytest.mark.parametrize("make", rest_is_slow([checkpoints, sharded_checkpoints], checkpoints))
 def test_a_reader_that_skips_its_hashes_is_found_out(
     make: Callable[[Path], Target], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_cifar10_with_a_small_network(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_glue_with_minilm(tmp_path: Path) -> None:
     run = find_recipe("glue-rte-cpu")
+    run = run.changed(data=replace(run.data, size=16))  # all of its validation data is judged
     result = carry_out(run, tmp_path, limit_steps=2, data_dir=Path(DATA_DIR))
     assert result.updates == 1
     assert 0 <= result.test["accuracy"] <= 100

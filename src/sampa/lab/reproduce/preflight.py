@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -88,13 +90,10 @@ def gpu_hours(runs: Iterable[Run]) -> float:
 
     GPU hours, not hours: what two GPUs do at once counts twice.
     """
-    known: dict[tuple[str, str, int | None], float] = {}
     whole = 0.0
     for run in runs:
-        key = (run.model.name, run.data.name, run.data.upscale)
-        known[key] = known.get(key) or operations(run)
         share = (1 - run.data.validation) * epochs_of(run)
-        whole += known[key] * TRAINING_SAMPLES[run.data.name] * share * gradients(run)
+        whole += operations(run) * TRAINING_SAMPLES[run.data.name] * share * gradients(run)
     resnet = replace(find_recipe("cifar10-resnet56"), method="sam")
     seconds = published("tab-efficiency").values["Time/Epoch (s)"]["SAM"].mean
     speed = operations(resnet) * TRAINING_SAMPLES["cifar10"] * gradients(resnet) / seconds
@@ -112,12 +111,18 @@ def operations(run: Run) -> float:
     """Of a network for one sample, forward, counted without computing anything."""
     options = {k: v for k, v in run.model.options.items() if k not in ("path", BELOW_DATA)}
     options["num_classes"] = CLASSES.get(run.data.name, 10)
-    is_text = run.data.name.startswith("glue/")
     side = run.data.upscale or (224 if run.data.name == "imagenet" else 32)
+    is_text = run.data.name.startswith("glue/")
+    shape = (1, run.data.size or TOKENS) if is_text else (1, 3, side, side)
+    return _operations(run.model.name, tuple(sorted(options.items())), shape)
+
+
+@cache
+def _operations(
+    network: str, options: tuple[tuple[str, Any], ...], shape: tuple[int, ...]
+) -> float:
+    """Operations for one sample of a shape, an image or tokens."""
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        model = build(run.model.name, **options).eval()
-        if is_text:
-            model(torch.zeros(1, run.data.size or TOKENS, dtype=torch.long))
-        else:
-            model(torch.zeros(1, 3, side, side))
+        model = build(network, **dict(options)).eval()
+        model(torch.zeros(shape, dtype=torch.long if len(shape) == 2 else torch.float32))
     return float(counter.get_total_flops())
