@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 WHOLE = frozenset({Tensor, nn.Parameter, type(None)})
 """Types of entries that are never shards: one look at all types is what most steps pay for them."""
 
+_DTYPE, _DEVICE = attrgetter("dtype"), attrgetter("device")
 Entry = TypeVar("Entry", bound=Tensor | None)
 Number = float | Tensor
 """A factor: a Python number, or a scalar on a device, which the host does not wait for."""
@@ -101,11 +103,11 @@ class Vector:
 
     def shares_memory_with(self, others: Iterable[Vector]) -> bool:
         """Whether an entry uses the same memory as an entry of the others."""
-        own, theirs = (
-            {storage_address(t.untyped_storage()) for v in vectors for t in v.present}
-            for vectors in ([self], others)
-        )
-        return not own.isdisjoint(theirs)
+        theirs = {address for v in others for address in v._addresses()}
+        return not theirs.isdisjoint(self._addresses())
+
+    def _addresses(self) -> Iterator[int]:
+        return map(storage_address, map(Tensor.untyped_storage, self.present))
 
 
 def compute_norms(vectors: Iterable[Vector]) -> None:
@@ -167,7 +169,7 @@ def _span(p: Any) -> tuple[int, int]:
 
 def dot(a: Vector, b: Vector) -> Tensor:
     """⟨a, b⟩ as a float64 scalar; an absent entry counts as zero, half precision as float32."""
-    return inner_product(_common(a, b))
+    return inner_product([*zip(*_common(a.tensors, b.tensors), strict=True)])
 
 
 def cosine(a: Vector, b: Vector) -> Tensor:
@@ -231,10 +233,9 @@ def _factor(factor: Number, tensors: list[Tensor]) -> Number:
 
 def _are_alike(tensors: list[Tensor]) -> bool:
     """Whether one factor fits all. A scalar in half precision would take on the factor's type."""
-    kinds = {(t.dtype, t.device) for t in tensors}
-    return len(kinds) == 1 and (
-        tensors[0].dtype not in LOW_PRECISION or all(t.dim() for t in tensors)
-    )
+    if len({*map(_DTYPE, tensors)}) > 1 or len({*map(_DEVICE, tensors)}) > 1:
+        return False
+    return tensors[0].dtype not in LOW_PRECISION or all(t.dim() for t in tensors)
 
 
 def _like(factor: Number, t: Tensor) -> Number:
@@ -287,8 +288,8 @@ def _joined(
     only_b: Callable[[Tensor], Tensor | None] = lambda t: None,
 ) -> Vector:
     """A function of two vectors: `both` where each has an entry, the others where one has."""
-    common = _common(a, b)
-    found = both([s for s, _ in common], [t for _, t in common]) if common else ()
+    of_a, of_b = _common(a.tensors, b.tensors)
+    found = both(of_a, of_b) if of_a else ()
     if len(found) == len(a):
         return Vector(found)
     joined = iter(found)
@@ -303,8 +304,18 @@ def _joined(
     return Vector(entries)
 
 
-def _common(a: Vector, b: Vector) -> list[tuple[Tensor, Tensor]]:
-    return [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
+def _common(
+    a: Sequence[Tensor | None], b: Sequence[Tensor | None]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The entries of both where each has one."""
+    if len(a) == len(b) and _all_present(a) and _all_present(b):
+        return [*a], [*b]
+    pairs = [(s, t) for s, t in zip(a, b, strict=True) if s is not None and t is not None]
+    return [s for s, _ in pairs], [t for _, t in pairs]
+
+
+def _all_present(tensors: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
+    return type(None) not in {*map(type, tensors)}
 
 
 def weighted_sum(vectors: Sequence[Vector], shares: Sequence[float]) -> Vector:
@@ -332,9 +343,8 @@ def add_(weights: Weights, v: Vector, alphas: Sequence[Number]) -> None:
     # Tensors are told apart by identity: as keys they are slow.
     keys = [id(alpha) if isinstance(alpha, Tensor) else (alpha,) for alpha in alphas]
     for key, alpha in dict(zip(keys, alphas, strict=True)).items():
-        entries = zip(weights, v, keys, strict=True)
-        pairs = [(w, t) for w, t, own in entries if own == key and t is not None]
-        moved, along = [w for w, _ in pairs], [t for _, t in pairs]
+        own = [w if other == key else None for w, other in zip(weights, keys, strict=True)]
+        moved, along = _common(own, v.tensors)
         if not moved:
             continue
         if isinstance(alpha, Tensor):
@@ -356,6 +366,6 @@ def clones(tensors: list[Tensor]) -> Sequence[Tensor]:
 
 def copy_(targets: Weights, sources: Iterable[Tensor | None]) -> None:
     """targets ← sources in place, bit for bit, where a source is present."""
-    pairs = [(t, s) for t, s in zip(targets, sources, strict=True) if s is not None]
-    if pairs:
-        torch._foreach_copy_([t for t, _ in pairs], [s for _, s in pairs])
+    written, values = _common(targets, [*sources])
+    if written:
+        torch._foreach_copy_(written, values)
