@@ -151,7 +151,7 @@ class BatchMark:
         on_cpu: list[Chunk] = []
         on_device: list[Tensor] = []
         for leaf in leaves:
-            for chunk in _chunks(leaf):
+            for chunk in [leaf] if _is_plain_on_cpu(leaf) else _chunks(leaf):
                 if isinstance(chunk, Tensor) and not chunk.is_cpu:
                     on_device.append(chunk)
                 else:
@@ -160,7 +160,7 @@ class BatchMark:
         if sum(len(c) if isinstance(c, bytes) else c.nbytes for c in on_cpu) > SMALL_BATCH:
             _hash_queue().put((self._checksum, on_cpu))
         else:
-            self._checksum.set_result(_checksum(on_cpu))
+            self._checksum.set_result(_checksum(_with_descriptions(on_cpu)))
         self._sums = [_sum_of_hashes(t) * (2 * i + 1) for i, t in enumerate(on_device)]
 
     def value(self, like: Tensor) -> Tensor:
@@ -227,6 +227,20 @@ def _chunks(leaf: Any) -> list[Chunk]:
         mask = [np.ma.getmaskarray(leaf)] if isinstance(leaf, np.ma.MaskedArray) else []
         return [marshal.dumps((array.dtype.str, array.shape), _MARSHAL), array, *mask]
     return [marshal.dumps((kind.__qualname__, _described(leaf)), _MARSHAL)]
+
+
+def _is_plain_on_cpu(leaf: Any) -> bool:
+    """Whether a leaf is a tensor of which the thread may find out all that is hashed."""
+    return (
+        type(leaf) is Tensor
+        and leaf.is_cpu
+        and leaf.layout is torch.strided
+        and not (leaf.is_nested or leaf.is_quantized)
+    )
+
+
+def _with_descriptions(chunks: Iterable[Chunk]) -> list[Chunk]:
+    return [c for x in chunks for c in (_chunks(x) if isinstance(x, Tensor) else (x,))]
 
 
 def _described(leaf: Any) -> Any:
@@ -308,7 +322,7 @@ def _hash_all(queue: SimpleQueue[Hashing | None]) -> None:
     while job := queue.get():
         found, chunks = job
         try:
-            found.set_result(_checksum(chunks))
+            found.set_result(_checksum(_with_descriptions(chunks)))
         except BaseException as error:  # for the one who waits
             found.set_exception(error)
         del job, found, chunks  # the batch is not kept until the next one
