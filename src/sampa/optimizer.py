@@ -51,7 +51,7 @@ from sampa.record import Carried, Journal, MadeStep, Progress, StepRecord
 from sampa.resuming import Resumable
 from sampa.samples import batch_size
 from sampa.vectors.random import RandomNumbers
-from sampa.vectors.vector import Vector, Weights, add, local, scale, spans
+from sampa.vectors.vector import Vector, Weights, add, local, scale
 
 
 class SharpnessAware(Resumable):
@@ -236,7 +236,7 @@ class SharpnessAware(Resumable):
             ),
             base=BaseView(self._lookahead, lambda: momentum(self.base, weights)),
             model=ModelView(lambda: self._layers.describe(weights), self._layers.float_buffers),
-            random=RandomNumbers(derive_seed(p.seed, "direction", p.calls), spans(weights)),
+            random=RandomNumbers(derive_seed(p.seed, "direction", p.calls), weights),
             batch_size=lambda: batch_size(batch, in_parts=evaluator.in_parts),
         )
 

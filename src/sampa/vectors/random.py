@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sampa.vectors.vector import Vector, Weights
+from sampa.vectors.vector import Vector, Weights, all_whole, is_sharded
 
 ALIGNMENT = 64  # elements; a parameter's first place is a multiple, so that its memory is aligned
 BLOCK = 1 << 30  # places that share a key: their numbers in the block fit 32 bits
@@ -51,7 +52,7 @@ class RandomNumbers:
     """
 
     key: int
-    spans: Spans | None = None  # of weights that are shards, see `vector.spans`
+    parameters: Weights = ()  # those whose shards the weights are, if they are shards
 
     def number(self, index: int = 0) -> float:
         """A number in [0, 1) on the host, for a decision: no device is asked."""
@@ -63,7 +64,7 @@ class RandomNumbers:
         They are multiples of 2⁻²⁴ in float32, also for weights in half precision: rounded to
         that, many would be equal, and some 1.
         """
-        return _drawn(weights, self.spans, partial(self.fill_uniform, draw=draw), _real)
+        return self._drawn(weights, partial(self.fill_uniform, draw=draw), _real)
 
     def normal(self, weights: Weights, draw: int = 0) -> Vector:
         """Normal numbers for the trainable weights, of their types; none is beyond 5.4 (24 bits).
@@ -71,7 +72,7 @@ class RandomNumbers:
         The integers behind them are the same everywhere; devices may differ in the last bits of
         `erfinv`.
         """
-        return _drawn(weights, self.spans, partial(self.fill_normal, draw=draw), _like)
+        return self._drawn(weights, partial(self.fill_normal, draw=draw), _like)
 
     def fill_uniform(self, out: Tensor, first: int, draw: int = 0) -> None:
         """Write the uniform numbers of the places from `first` on: of a shard, for example."""
@@ -83,6 +84,9 @@ class RandomNumbers:
         self._fill_symmetric(out, first, draw)
         # In the middle between two multiples: symmetric, and never ±1, where erfinv is infinite.
         out.add_(2.0**-25).mul_(2).erfinv_().mul_(math.sqrt(2))
+
+    def _drawn(self, weights: Weights, fill: Fill, shaped: Shaped) -> Vector:
+        return _drawn(weights, spans_of(self.parameters), fill, shaped)
 
     def _fill_symmetric(self, out: Tensor, first: int, draw: int) -> None:
         """Write multiples of 2⁻²⁴ from −½ to ½."""
@@ -113,6 +117,24 @@ def places(weights: Weights, spans: Spans | None = None) -> list[int]:
     kinds = [(2 if p.is_complex() else 1) * p.requires_grad for p in weights]
     sizes = [n * kind for n, kind in zip(numbers, kinds, strict=True)]
     return list(accumulate((n + -n % ALIGNMENT for n in sizes), initial=0))
+
+
+def spans_of(weights: Sequence[Any]) -> Spans | None:
+    """For each sharded parameter the first element of its shard, and how many it has in all.
+
+    Shards are rows (the first dimension), as many on each process as there are on the first but for
+    the last. None if nothing is sharded.
+    """
+    if all_whole(weights) or not any(map(is_sharded, weights)):
+        return None
+    return [_span(p) if is_sharded(p) else (0, p.numel()) for p in weights]
+
+
+def _span(p: Any) -> tuple[int, int]:
+    rows = p.shape[0]
+    most = -(-rows // p.device_mesh.size())
+    first = min(p.device_mesh.get_local_rank() * most, rows)
+    return first * (p.numel() // max(rows, 1)), p.numel()
 
 
 def _drawn(weights: Weights, spans: Spans | None, fill: Fill, shaped: Shaped) -> Vector:

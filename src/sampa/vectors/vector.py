@@ -148,25 +148,6 @@ def placed(p: Any, part: Tensor | None) -> Tensor | None:
     return type(p).from_local(part, *layout, run_check=False, shape=p.shape, stride=p.stride())
 
 
-def spans(weights: Iterable[Any]) -> list[tuple[int, int]] | None:
-    """For each sharded parameter the first element of its shard, and how many it has in all.
-
-    Shards are rows (the first dimension), as many on each process as there are on the first but for
-    the last. None if nothing is sharded.
-    """
-    found = list(weights)
-    if all_whole(found) or not any(map(is_sharded, found)):
-        return None
-    return [_span(p) if is_sharded(p) else (0, p.numel()) for p in found]
-
-
-def _span(p: Any) -> tuple[int, int]:
-    rows = p.shape[0]
-    most = -(-rows // p.device_mesh.size())
-    first = min(p.device_mesh.get_local_rank() * most, rows)
-    return first * (p.numel() // max(rows, 1)), p.numel()
-
-
 def dot(a: Vector, b: Vector) -> Tensor:
     """⟨a, b⟩ as a float64 scalar; an absent entry counts as zero, half precision as float32."""
     return inner_product([*zip(*_common(a.tensors, b.tensors), strict=True)])

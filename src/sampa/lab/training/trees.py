@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from sampa.vectors.vector import is_sharded, local, spans
+from sampa.vectors.random import spans_of
+from sampa.vectors.vector import is_sharded, local
 
 Json = Any
 
@@ -65,7 +66,7 @@ def flatten(tree: Any, prefix: str = "") -> tuple[Json, dict[str, Tensor]]:
 
 
 def _shard_of(name: str, whole: Tensor) -> Shard:
-    (first, size), *_ = spans([whole]) or [(0, 0)]
+    (first, size), *_ = spans_of([whole]) or [(0, 0)]
     row = first * whole.shape[0] // max(size, 1)
     return Shard(name, tuple(whole.shape), (row, *[0] * (whole.ndim - 1)))
 
