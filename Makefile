@@ -103,8 +103,10 @@ quick: $(STAMP)
 	  $(if $(COVER),--cov --cov-report=)
 
 # Not those of `make test`, except properties that hypothesis tries: with more examples here.
-test-slow: $(STAMP)  ## the slow tests and more hypothesis examples, with branch coverage, in half an hour
-	COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "(slow or hypothesis) and not gpu" \
+# Coverage is that of the tests' own processes: it would make the many that they start a third slower,
+# and these run what `make test COVER=1` has measured.
+test-slow: $(STAMP)  ## the slow tests and more hypothesis examples, with branch coverage, in 25 minutes
+	COVER=tests COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "(slow or hypothesis) and not gpu" \
 	  --hypothesis-profile slow --cov --cov-report=
 
 coverage: $(STAMP)  ## what `make test COVER=1` and `make test-slow` covered, and whether it is enough

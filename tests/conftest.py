@@ -33,6 +33,10 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+    if (
+        os.environ.get("COVER") == "tests"
+    ):  # not what they start: see the Makefile
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_the_command_writes_what_the_page_is_made_of(
     tmp_path: Path, record: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counted, "STARTS", 1)
+    monkeypatch.setattr(counted, "DRAWN_NUMBERS", 1_000_000)
+    monkeypatch.setattr(counted, "batch_seconds", partial(batch_seconds, turns=3))
     file = tmp_path / "counts.json"
     assert main(BenchArguments(model="mlp", count=True, json=file)) == 0
     found = Counted.from_json(json.loads(file.read_text()))

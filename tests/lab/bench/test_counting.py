@@ -83,7 +83,7 @@ def test_with_late_checks_the_host_never_waits(method: str) -> None:
 )
 def test_parameter_sized_buffers_alive(method: str, base: str, buffers: int) -> None:
     """SAM with momentum: the weights, the saved ones, momentum and two gradients."""
-    count = count_step(method, MODELS["resnet56"], base)
+    count = count_step(method, MODELS["resnet20"], base)
     assert count.buffers == pytest.approx(buffers, abs=0.05)
     assert count.strided == 0
 

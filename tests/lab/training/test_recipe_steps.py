@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,10 +106,14 @@ def test_half_precision(amp: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")
-def test_a_compiled_model(tmp_path: Path) -> None:
+def test_a_compiled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a backend that writes no C++; tests/test_compile.py has the default one."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     run = find_recipe("digits-cpu").changed(compile=True)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     result = carry_out(run, tmp_path, limit_steps=3)
     assert result.updates == 2
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > graphs
 
 
 @pytest.mark.slow
