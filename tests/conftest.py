@@ -33,9 +33,7 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
-    if (
-        os.environ.get("COVER") == "tests"
-    ):  # not what they start: see the Makefile
+    if os.environ.get("COVER") == "tests":  # not what they start: see the Makefile
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 

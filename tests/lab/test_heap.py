@@ -32,6 +32,7 @@ print(given_back, faults_of_a_repeat())
 """
 
 
+@pytest.mark.slow
 def test_memory_that_is_kept_is_used_again_without_page_faults() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False

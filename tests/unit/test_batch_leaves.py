@@ -243,6 +243,7 @@ def all_marks() -> list[float]:
     return [mark(batch) for pair in DIFFERENT.values() for batch in pair]
 
 
+@pytest.mark.slow
 def test_marks_are_the_same_in_a_process_with_other_hashes() -> None:
     """Python draws the hashes of strings at random, and with them the order of sets."""
     code = "from tests.unit import test_batch_leaves as t; print(t.all_marks())"

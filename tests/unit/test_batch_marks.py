@@ -122,6 +122,7 @@ def in_a_process(lines: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_while_a_batch_is_hashed_ends_in_its_own_way() -> None:
     """A thread inside of torch when Python ends would abort it."""
     lines = "x = torch.zeros(5000, 5000)\nmark = BatchMark([x.t()])\nraise SystemExit(3)"
@@ -129,6 +130,7 @@ def test_a_process_that_ends_while_a_batch_is_hashed_ends_in_its_own_way() -> No
     assert (done.returncode, done.stderr) == (3, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_hashes_with_a_thread_of_its_own() -> None:
     lines = """

@@ -21,6 +21,7 @@ def fail_or_wait(bench: Bench) -> None:
     time.sleep(PATIENCE)
 
 
+@pytest.mark.slow
 def test_the_first_failure_ends_the_others_and_is_what_is_raised() -> None:
     began = time.monotonic()
     with pytest.raises(ValueError, match="rank 1 cannot go on"):

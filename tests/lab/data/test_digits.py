@@ -28,6 +28,7 @@ def test_labels_are_those_of_the_package() -> None:
     assert np.array_equal(counted, np.bincount(embedded(return_X_y=True)[1]))
 
 
+@pytest.mark.slow
 def test_scikit_learn_is_not_imported() -> None:
     code = (
         "import sys; from sampa.lab.data.digits import load_digits; load_digits(); "

@@ -13,6 +13,7 @@ import pytest
 from sampa.lab.data.cifar import load_cifar
 from sampa.lab.data.image_data import ImageData, resize
 from sampa.lab.data.label_noise import human_labels, load_cifar10n
+from tests.marks import rest_is_slow
 
 Cifar = dict[str, ImageData]
 
@@ -25,7 +26,7 @@ def cifar10n(cifar10: Cifar, real_data: Path) -> dict[str, np.ndarray]:
     return load_cifar10n(real_data)
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("split", rest_is_slow(["train", "test"], "test"))
 def test_rewritten_as_official_batches_the_files_have_the_published_md5s(
     split: str, cifar10: Cifar, real_data: Path
 ) -> None:
@@ -116,6 +117,7 @@ def cifar100(real_data: Path) -> Cifar:
         pytest.skip("needs CIFAR-100 in SAMPA_DATA_DIR")
 
 
+@pytest.mark.slow
 def test_cifar100_has_the_published_statistics_and_balanced_classes(cifar100: Cifar) -> None:
     train, test = cifar100["train"], cifar100["test"]
     assert [round(255 * value, 3) for value in train.mean] == [129.304, 124.070, 112.434]

@@ -117,6 +117,7 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         build("bert-base")
 
 
+@pytest.mark.slow
 def test_transformers_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, sampa.lab.models as m; m.build('mlp'); print('transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -43,7 +43,7 @@ from sampa.execution.parallel.sharded import (
 from sampa.execution.profiling import EXCHANGE
 from sampa.method import INCOMING, Probe, Round
 from sampa.vectors.reductions import over_shards
-from sampa.vectors.vector import Weights, compute_norms, cosine, is_sharded
+from sampa.vectors.vector import Vector, Weights, compute_norms, cosine, is_sharded
 
 
 @dataclasses.dataclass
@@ -203,7 +203,8 @@ class Parallel:
         answers = self._collect(wave, loss, sharing, evaluator)
         if Sharing.GATHER in sharing and not self._foreign.is_ruled_out:
             examine = partial(self._foreign.examine, probe, number, evaluator, self._alone())
-            self._doubts.append(Doubt(_are_equal(answers), examine, is_certain=False))
+            equal = _are_equal([answer.gradient for answer in answers])
+            self._doubts.append(Doubt(equal, examine, is_certain=False))
         return answers
 
     def _sharing(self, wave: Round, probe: Probe, evaluator: Evaluator) -> Sharing:
@@ -314,11 +315,9 @@ class Parallel:
                 doubt.refuse()
 
 
-def _are_equal(answers: list[Answer]) -> Tensor:
+def _are_equal(gradients: list[Vector]) -> Tensor:
     """Whether all gradients have the same norm, and a good one: a flag on the device."""
-    gradients = [answer.gradient for answer in answers]
-    if len(gradients) == 2:
-        cosine(*gradients)  # which the step's record has: their norms are found on the way
+    cosine(*gradients[:2])  # which the step's record has: their norms are found on the way
     compute_norms(gradients)
     norms = torch.stack([g.norm for g in gradients])
     return (norms.amin() == norms.amax()) & (norms[0] > 0) & norms[0].isfinite()
