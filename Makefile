@@ -103,10 +103,9 @@ quick: $(STAMP)
 	  $(if $(COVER),--cov --cov-report=)
 
 # Not those of `make test`, except properties that hypothesis tries: with more examples here.
-# Coverage is that of the tests' own processes: it would make the many that they start a third slower,
-# and these run what `make test COVER=1` has measured.
+# COVER=slow: commands of tests that start many are not measured, see tests/conftest.py.
 test-slow: $(STAMP)  ## the slow tests and more hypothesis examples, with branch coverage, in 25 minutes
-	COVER=tests COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "(slow or hypothesis) and not gpu" \
+	COVER=slow COVERAGE_FILE="$(COVERAGE)/test-slow" $(PYTEST) -m "(slow or hypothesis) and not gpu" \
 	  --hypothesis-profile slow --cov --cov-report=
 
 coverage: $(STAMP)  ## what `make test COVER=1` and `make test-slow` covered, and whether it is enough

@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import forkserver
 from typing import Any
 
 import torch
@@ -20,6 +21,11 @@ from sampa.lab.bench.ranks import free_port
 
 _context = mp.get_context("forkserver")
 _context.set_forkserver_preload(["tests.preload"])
+
+
+def start_server() -> None:
+    """Start the fork server now, with the environment that all ranks are to have."""
+    forkserver.ensure_running()
 
 
 def run_ranks(

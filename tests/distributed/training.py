@@ -49,7 +49,7 @@ class Run:
         device: Of the model and the batches: cpu, or cuda, of which each rank takes its own.
     """
 
-    steps: int = 51
+    steps: int = 21
     make: Callable[..., sampa.SharpnessAware] = sampa.SAMPa
     options: dict[str, Any] = field(default_factory=dict)
     distribute: dict[str, Any] = field(default_factory=dict)
