@@ -95,7 +95,7 @@ check: $(STAMP)  ## lint, types and unit tests at once, in a minute
 	@$(MAKE) --no-print-directory -j 2 lint types unit
 
 # Types and tests at once: a core that waits for neither is rare then.
-test: lint  ## lint, types and all tests but the slow ones, in 8 minutes
+test: lint  ## lint, types and all tests but the slow ones, in 8 to 10 minutes
 	@$(MAKE) --no-print-directory -j 2 types quick
 
 quick: $(STAMP)

@@ -64,7 +64,7 @@ class RandomNumbers:
         They are multiples of 2⁻²⁴ in float32, also for weights in half precision: rounded to
         that, many would be equal, and some 1.
         """
-        return self._drawn(weights, partial(self.fill_uniform, draw=draw), _real)
+        return _drawn(weights, self.parameters, partial(self.fill_uniform, draw=draw), _real)
 
     def normal(self, weights: Weights, draw: int = 0) -> Vector:
         """Normal numbers for the trainable weights, of their types; none is beyond 5.4 (24 bits).
@@ -72,7 +72,7 @@ class RandomNumbers:
         The integers behind them are the same everywhere; devices may differ in the last bits of
         `erfinv`.
         """
-        return self._drawn(weights, partial(self.fill_normal, draw=draw), _like)
+        return _drawn(weights, self.parameters, partial(self.fill_normal, draw=draw), _like)
 
     def fill_uniform(self, out: Tensor, first: int, draw: int = 0) -> None:
         """Write the uniform numbers of the places from `first` on: of a shard, for example."""
@@ -84,9 +84,6 @@ class RandomNumbers:
         self._fill_symmetric(out, first, draw)
         # In the middle between two multiples: symmetric, and never ±1, where erfinv is infinite.
         out.add_(2.0**-25).mul_(2).erfinv_().mul_(math.sqrt(2))
-
-    def _drawn(self, weights: Weights, fill: Fill, shaped: Shaped) -> Vector:
-        return _drawn(weights, spans_of(self.parameters), fill, shaped)
 
     def _fill_symmetric(self, out: Tensor, first: int, draw: int) -> None:
         """Write multiples of 2⁻²⁴ from −½ to ½."""
@@ -137,8 +134,9 @@ def _span(p: Any) -> tuple[int, int]:
     return first * (p.numel() // max(rows, 1)), p.numel()
 
 
-def _drawn(weights: Weights, spans: Spans | None, fill: Fill, shaped: Shaped) -> Vector:
+def _drawn(weights: Weights, parameters: Weights, fill: Fill, shaped: Shaped) -> Vector:
     """A vector of numbers: one buffer for all tensors of a device, so that kernels are few."""
+    spans = spans_of(parameters)
     firsts = places(weights, spans)
     if spans is not None:
         starts = [first + start for first, (start, _) in zip(firsts, spans, strict=False)]

@@ -35,7 +35,7 @@ Weights = Sequence[Tensor]  # the live parameters, which moves change in place
 WHOLE = frozenset({Tensor, nn.Parameter, type(None)})
 """Types of entries that are never shards: one look at all types is what most steps pay for them."""
 
-_DTYPE, _DEVICE = attrgetter("dtype"), attrgetter("device")
+_KIND = attrgetter("dtype", "device")
 Entry = TypeVar("Entry", bound=Tensor | None)
 Number = float | Tensor
 """A factor: a Python number, or a scalar on a device, which the host does not wait for."""
@@ -214,7 +214,7 @@ def _factor(factor: Number, tensors: list[Tensor]) -> Number:
 
 def _are_alike(tensors: list[Tensor]) -> bool:
     """Whether one factor fits all. A scalar in half precision would take on the factor's type."""
-    if len({*map(_DTYPE, tensors)}) > 1 or len({*map(_DEVICE, tensors)}) > 1:
+    if len({*map(_KIND, tensors)}) > 1:
         return False
     return tensors[0].dtype not in LOW_PRECISION or all(t.dim() for t in tensors)
 
